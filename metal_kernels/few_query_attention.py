@@ -282,7 +282,7 @@ class KeyExtent(NamedTuple):
 
 
 class KeyBlockSpan(NamedTuple):
-    """Blocks of keys that a pass attends to: their number and factor, the kernel's arguments."""
+    """Blocks of keys that a pass attends to: how many, and the factor of their sizes."""
 
     blocks: int
     factor: int

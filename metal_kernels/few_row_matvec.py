@@ -10,14 +10,14 @@ algorithm serves every count: the order in which a row adds is fixed by K and th
     y[m, n] = part[0] + ... + part[31], neighbours first, then neighbouring pairs and so on
     all in float32
 
-Two more store what they have multiplied otherwise, so that a launch and its traffic are saved. The
-product is the same bit for bit, and rounded to x's dtype before it meets anything:
+Two more kernels add to the product, or gate it, before they store it, which saves a launch. The
+product is the same bit for bit, and rounded to x's dtype before the addition or the gate:
 
     y = x W^T + c                       c [N] (a bias) or [M, N] (a residual)
     y = silu(x G^T) * (x U^T)           gate and up of a feed-forward, one matrix [2N, K], G's rows
                                         first; silu(g) = g / (1 + exp(-g)) (arXiv 2002.05202)
 
-Kernels of other files take ACCUMULATE and say by three macros which rows of the matrix (W_ROW),
+Kernels of other files use ACCUMULATE and define by three macros which rows of the matrix (W_ROW),
 which values of x (X_VALUE) and which of the M rows (HAS_ROW) it works on.
 
 A SIMD-group takes `R` weight rows and all M rows of x: a lane fetches a unit of each weight row,

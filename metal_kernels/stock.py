@@ -95,7 +95,7 @@ class StockOperations:
         return mx.fast.layer_norm(x, weight, bias, eps)
 
     def make_layer_norm(self, weight: mx.array, bias: mx.array | None, eps: float) -> RowFunction:
-        """Make the function that layer-norms rows by [N] with a bias, or [R, N] without one."""
+        """Make a layer norm of rows by weights [N] with a bias, or [R, N] without one."""
         if weight.ndim == 1:
             return lambda x: self.layer_norm(x, weight, bias, eps)
         return self._norm_heads(lambda x: self.layer_norm(x, None, None, eps), weight)

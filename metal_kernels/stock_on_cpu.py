@@ -134,7 +134,7 @@ class CpuStockOperations(StockOperations):
         """Attention of queries to keys and values, with fewer graph nodes for a single row.
 
         Queries that share a key then form one matrix product. A mask that is not bool is added to
-        the scores, [1, heads, 1, L]. A row has the bits that MLX's function gives it in a block.
+        the scores, [1, heads, 1, L]. A single row is bit-equal to its result among several rows.
         """
         *lead, size = queries.shape
         scale, mask, sinks, cap = options

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.cache.prompt_files import prompt_files
-from mlx_engine.decoding.answer import raw_answer, raw_generations
+from mlx_engine.decoding.answer import answer_raw_prompt, generate_raw_prompts
 from mlx_engine.decoding.config import (
     ModelParts,
     gpu_bytes,
@@ -22,14 +22,14 @@ from mlx_engine.decoding.config import (
     translate_oom,
 )
 from mlx_engine.decoding.pictures import PictureEncoder
-from mlx_engine.decoding.prompt import known_tokens, raw_prompt, readable_tokens
+from mlx_engine.decoding.prompt import check_prompt_fits, check_token_ids, tokenize_raw_prompt
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
 from mlx_engine.decoding.session import EngineOwner, Session
 from mlx_engine.drafting.depth import DepthPolicy
-from mlx_engine.drafting.output_head import OutputShelf
+from mlx_engine.drafting.output_head import SharedOutputHeads
 from mlx_engine.drafting.record import DraftRecords, PassCosts
-from mlx_engine.drafting.sources import DraftKit
+from mlx_engine.drafting.sources import DrafterFactory
 from mlx_engine.loading.find import HubAccess
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.sampling.sampler import SamplerKernels
@@ -110,7 +110,7 @@ class Engine:
         record: verdicts on this machine's kernels; None where there are no kernels.
         """
         self._owner = EngineOwner()
-        self._check = self._owner.check
+        self._check = self._owner.check_usable
         self._sessions = WeakSet[Session]()
         self._loaded = loaded
         told, tokenizer = loaded.description, loaded.tokenizer
@@ -122,12 +122,12 @@ class Engine:
             template=loaded.template or fallback_template(tokenizer.opening_text),
             stop=() if loaded.template else (PLAIN_STOP,),
             context_length=min(options.context_length or told.context_length, told.context_length),
-            drafting=DraftKit(
+            drafting=DrafterFactory(
                 model=loaded.model,
                 heads=told.mtp,
                 read_heads=self._self_check.use_heads,
                 small=small_model,
-                outputs=OutputShelf(loaded.model, tokenizer.special_ids, tokenizer.encode),
+                outputs=SharedOutputHeads(loaded.model, tokenizer.special_ids, tokenizer.encode),
                 go_deep=self._self_check.go_deep,
             ),
             chunk=chunk_rows(told.nbytes, told.active_parameters or told.parameters, gpu_bytes()),
@@ -182,7 +182,7 @@ class Engine:
         """Milliseconds of forward passes of 1 to 9 rows and of MTP heads; measured at first use."""
         self._check()
         costs = None
-        with self._parts.limits.generating():
+        with self._parts.limits.during_generation():
             while costs is None:
                 costs = self._self_check.measure(lambda: False, heads=True)
         return costs
@@ -194,7 +194,7 @@ class Engine:
         description is updated. Heads that were not used yet are not loaded: their cost is presumed.
         """
         self._check()
-        with self._parts.limits.generating():
+        with self._parts.limits.during_generation():
             return self._self_check.measure(stop)
 
     def warm_up(self, stop: Callable[[], bool], cache: CacheOptions = UNQUANTISED) -> bool:
@@ -207,7 +207,7 @@ class Engine:
         """
         self._check()
         bits = cache if self.description.packed_cache is None else UNQUANTISED
-        with suppress(OutOfMemory), self._parts.limits.generating():
+        with suppress(OutOfMemory), self._parts.limits.during_generation():
             return self._self_check.warm_up(stop, bits)
         return True
 
@@ -223,17 +223,17 @@ class Engine:
         before = self.description.activations
         can_retry = self._self_check.can_retry(error)
         if self.description.activations != before:
-            self._parts.prompts.forget()
+            self._parts.prompts.drop_idle_chats()
         return can_retry
 
     def _after_answer(self) -> None:
         """Check kernels and time passes a while after an answer, and save prompts."""
-        if self._owner.is_closed or self._parts.batch.answering:
+        if self._owner.is_closed or self._parts.batch.running_answers:
             return
         with suppress(OutOfMemory), translate_oom():  # the answer stands; it is tried again
-            with self._parts.limits.generating():
+            with self._parts.limits.during_generation():
                 self._self_check.run_a_while()
-            self._parts.prompts.save()
+            self._parts.prompts.save_prompts()
 
     def session(
         self,
@@ -302,7 +302,7 @@ class Engine:
         settings = self._raw_settings(limits, sampling, draft, cache)
         require("should_stop", should_stop, "a function", callable)
         policy, stopped = self._generated, lambda _: should_stop()
-        (found,) = raw_generations(self._parts, settings, [prompt], lambda: policy, stopped)
+        (found,) = generate_raw_prompts(self._parts, settings, [prompt], lambda: policy, stopped)
         self._after_answer()
         return found
 
@@ -321,8 +321,8 @@ class Engine:
         self._check()
         limits = generation or GenerationOptions()
         settings = self._raw_settings(limits, sampling, draft, cache)
-        tokens = raw_prompt(self._parts, prompt)
-        answer = raw_answer(self._parts, settings, tokens, self.new_depth_policy())
+        tokens = tokenize_raw_prompt(self._parts, prompt)
+        answer = answer_raw_prompt(self._parts, settings, tokens, self.new_depth_policy())
 
         def events() -> Generator[Event, None, None]:
             yield from answer.events()
@@ -350,7 +350,9 @@ class Engine:
         self._check()
         limits = GenerationOptions(max_tokens, stop_strings(stop), ignore_eos)
         settings = self._raw_settings(limits, sampling, draft, cache)
-        found = raw_generations(self._parts, settings, prompts, self.new_depth_policy, should_stop)
+        found = generate_raw_prompts(
+            self._parts, settings, prompts, self.new_depth_policy, should_stop
+        )
         self._after_answer()
         return found
 
@@ -397,7 +399,7 @@ class Engine:
     def detokenize(self, tokens: Sequence[int]) -> str:
         """Decode token ids, special tokens included. Raises BadPrompt for unknown ids."""
         self._check()
-        return self._parts.tokenizer.decode(known_tokens(self._parts, tokens), keep_special=True)
+        return self._parts.tokenizer.decode(check_token_ids(self._parts, tokens), keep_special=True)
 
     def logits(
         self, tokens: Sequence[int], cache: CacheOptions = UNQUANTISED
@@ -408,7 +410,7 @@ class Engine:
         """
         self._check()
         self._parts.check_cache(cache)
-        parts, ids = self._parts, readable_tokens(self._parts, tokens)
+        parts, ids = self._parts, check_prompt_fits(self._parts, tokens)
         with translate_oom():
             hidden = hidden_states(parts.model, ids, parts.chunk, cache.bits)
             return trunk_logits(parts.model, hidden)
@@ -423,7 +425,7 @@ class Engine:
         self._check()
         self._parts.check_cache(cache)
         require("top", top, "0 to 20", lambda count: 0 <= count <= 20)
-        parts, ids = self._parts, readable_tokens(self._parts, tokens)
+        parts, ids = self._parts, check_prompt_fits(self._parts, tokens)
         with translate_oom():
             hidden = hidden_states(parts.model, ids, parts.chunk, cache.bits)
             return token_logprobs(parts.model, ids, hidden, top)
@@ -438,7 +440,7 @@ class Engine:
         """
         self._check()
         self._parts.check_cache(cache)
-        parts, ids = self._parts, readable_tokens(self._parts, tokens)
+        parts, ids = self._parts, check_prompt_fits(self._parts, tokens)
         if parts.model.heads:
             self._loaded.read_heads()
         with translate_oom():
@@ -466,7 +468,7 @@ class Engine:
         Messages stay, and are read again when a conversation goes on.
         """
         self._check()
-        self._parts.prompts.forget()
+        self._parts.prompts.drop_idle_chats()
         mx.clear_cache()
 
     def __enter__(self) -> Self:
@@ -496,5 +498,5 @@ class Engine:
 
     def new_depth_policy(self) -> DepthPolicy:
         """Make a policy that chooses draft depths, with earlier conversations' measurements."""
-        share = self._parts.drafting.small_share
+        share = self._parts.drafting.draft_model_cost
         return DepthPolicy(self._self_check.costs_now, share, self._draft_records)

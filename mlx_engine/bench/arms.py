@@ -174,7 +174,7 @@ def draft_arm(engine: Engine, plan: BenchPlan, setting: DraftSetting) -> Arm:
     def answer(question: BenchQuestion, tokens: int) -> AnswerFigures:
         limits = GenerationOptions(tokens, ignore_eos=plan.ignore_eos)
         session = engine.session(sampling=plan.sampling, draft=setting.draft, generation=limits)
-        engine.parts.prompts.forget()  # so that a question asked again is read again
+        engine.parts.prompts.drop_idle_chats()  # so that a question asked again is read again
         clock, rounds = AnswerClock(), list[RoundStats]()
         for event in session.send(question.text):
             if isinstance(event, RoundFinished):

@@ -154,7 +154,7 @@ class PromptFiles:
         """Whether a thread is writing prompt files; `save` may not be called then."""
         return self._writer.is_alive()
 
-    def save(self, read: Iterable[tuple[SavedConversation, Sequence[CacheState]]]) -> None:
+    def save_states(self, read: Iterable[tuple[SavedConversation, Sequence[CacheState]]]) -> None:
         """Start a thread that writes those cache states of conversations that no file holds yet."""
         assert not self.is_writing
         try:

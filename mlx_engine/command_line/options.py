@@ -128,7 +128,7 @@ def change_draft(base: DraftOptions, words: Iterable[str]) -> DraftOptions:
 
 
 def change_cache(base: CacheOptions, words: Iterable[str]) -> CacheOptions:
-    """Change the bits of keys and values of the model, then of what drafts. Raises BadOption."""
+    """Change the KV cache bits of the model, then of the drafter. Raises BadOption."""
     names = iter(("bits", "head_bits"))
     return change_options(base, words, lambda _: next(names, ""))
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from mlx_engine.decoding.config import DecodeConfig, ModelParts, translate_oom
-from mlx_engine.decoding.prompt import EMPTY_ANSWER, Prompt, prefill, raw_prompt
-from mlx_engine.decoding.round import Limits
+from mlx_engine.decoding.prompt import EMPTY_ANSWER, Prompt, prefill, tokenize_raw_prompt
+from mlx_engine.decoding.round import AnswerLimits
 from mlx_engine.decoding.scheduler import Lookahead
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import DepthPolicy
@@ -52,7 +52,7 @@ class Answer:
         sequence: SequenceState,
         drafting: Drafting,
         prompt: Prompt,
-        limits: Limits,
+        limits: AnswerLimits,
         text: StreamingText,
         settings: Settings,
         stopped: Callable[[], bool] = lambda: False,
@@ -75,7 +75,7 @@ class Answer:
         self._pending_events: list[TextPiece | RoundFinished] = []
         self._generated = 0
         self._finish: FinishReason | None = None
-        self.rounds = self._new_rounds()
+        self.rounds = self._new_lookahead()
         text.add(prompt.answered)
 
     def events(self) -> Generator[Event, None, None]:
@@ -83,18 +83,18 @@ class Answer:
         config = self._config
         with (
             translate_oom(),
-            config.limits.generating(),
-            self.sequence.answering(),
-            config.batch.answer(lambda: self.rounds),
+            config.limits.during_generation(),
+            self.sequence.during_answer(),
+            config.batch.during_answer(lambda: self.rounds),
         ):
             while self._finish is None:
                 try:
-                    yield from self._read_prompt()
+                    yield from self._prefill_prompt()
                     yield from self._run_rounds()
                 except Exception as error:
                     if not config.can_retry(error):
                         raise
-                    self._start_over()
+                    self._reread_conversation()
                 yield from self._pop_events()
             yield from self._text.finish()
 
@@ -117,34 +117,34 @@ class Answer:
         try:
             while self._finish is None:
                 if self.rounds.has_begun_successor or self._may_begin_next_round():
-                    self._round()
+                    self._run_round()
                     yield from self._pop_events()
         except GeneratorExit:
-            self.rounds.drop()
+            self.rounds.roll_back_rounds()
             raise
-        self.rounds.drop()
+        self.rounds.roll_back_rounds()
         self.sequence.evaluate()
 
     def _may_begin_next_round(self) -> bool:
         """Whether the answer may begin another round; if not, sets the reason for its end."""
         if self._must_stop():
             self._finish = "stopped"
-        elif not self._has_room():
+        elif not self._free_memory():
             self._finish = "memory-full"
         return self._finish is None
 
-    def _start_over(self) -> None:
+    def _reread_conversation(self) -> None:
         """Empty the caches; prompt and answer so far are read again, and the answer goes on."""
-        start_over(self.sequence, self._drafting, self._settings)
+        reset_conversation(self.sequence, self._drafting, self._settings)
         self._prompt = self._prompt._replace(answered=tuple(self.tokens))
-        self.rounds = self._new_rounds()
+        self.rounds = self._new_lookahead()
 
     def _pop_events(self) -> list[TextPiece | RoundFinished]:
         """Return and clear the events of rounds that have not been yielded yet."""
         said, self._pending_events = self._pending_events, []
         return said
 
-    def _read_prompt(self) -> Iterator[PromptProgress]:
+    def _prefill_prompt(self) -> Iterator[PromptProgress]:
         steps = prefill(self.sequence, self._prompt, self._config.chunk, self._must_end)
         while True:
             started = perf_counter()
@@ -158,13 +158,13 @@ class Answer:
 
     def _must_end(self) -> bool:
         """Whether the answer was stopped, or there is no memory to go on."""
-        return self._must_stop() or not self._has_room()
+        return self._must_stop() or not self._free_memory()
 
-    def _has_room(self) -> bool:
+    def _free_memory(self) -> bool:
         """Whether there is memory to go on; if not, first drops tokens of other conversations."""
         most = self._config.batch.most_bytes
         if most and mx.get_active_memory() > most:
-            self._config.make_room()
+            self._config.free_memory()
             return mx.get_active_memory() <= most
         return True
 
@@ -173,11 +173,11 @@ class Answer:
         self._was_stopped = self._was_stopped or self._stopped()
         return self._was_stopped
 
-    def _round(self) -> None:
+    def _run_round(self) -> None:
         rounds, source = self.rounds, None
         found = rounds.run()
         position, accepted = len(self.sequence.tokens) + 1, len(found.tokens) - 1
-        end = self._limits.end_of(found.tokens, self._generated, position)
+        end = self._limits.answer_end(found.tokens, self._generated, position)
         rows, finish = (len(found.tokens), None) if end is None else end
         if found.drafted:
             source = found.choice.by
@@ -189,7 +189,7 @@ class Answer:
         self.tokens += tokens[: added.taken]
         is_followed = rounds.has_begun_successor
         try:
-            rounds.commit(found.tokens[:rows], goes_on=finish is None)
+            rounds.commit(found.tokens[:rows], answer_continues=finish is None)
         finally:
             total_s = rounds.ended_at - found.began_at
             accept_s = rounds.ended_at - found.read_at
@@ -213,15 +213,17 @@ class Answer:
                 draft_passes=found.draft_passes,
             )
             self.tally.add(stats, total_s, mx.get_peak_memory())
-            logprobs = () if found.scores is None else self._logprobs(tokens, added, found.scores)
+            logprobs = (
+                () if found.scores is None else self._token_logprobs(tokens, added, found.scores)
+            )
             self._scored += logprobs
             self._pending_events += [*added.pieces, RoundFinished(stats, logprobs)]
             self._finish = finish
         took_ms, others = 1000 * (found.device_s + host_s + accept_s), found.others
-        self._drafting.policy.learn(found.choice, found.tried, accepted, took_ms, others)
+        self._drafting.policy.learn_round(found.choice, found.tried, accepted, took_ms, others)
 
-    def _logprobs(
-        self, tokens: Sequence[int], added: AddedText, scores: TokenScores
+    def _token_logprobs(
+        self, tokens: Sequence[int], added_text: AddedText, scores: TokenScores
     ) -> tuple[TokenLogprob, ...]:
         """Make the log-probabilities of the tokens that a round adds; waits for the device."""
         data, rows = self._text.bytes_of, zip(*(array.tolist() for array in scores), strict=True)
@@ -233,10 +235,10 @@ class Answer:
                 channel,
                 tuple(TokenLogprob(i, data(i), v) for i, v in zip(ids, values, strict=True)),
             )
-            for token, channel, (chosen, ids, values) in zip(tokens, added.channels, rows)  # noqa: B905
+            for token, channel, (chosen, ids, values) in zip(tokens, added_text.channels, rows)  # noqa: B905
         )
 
-    def _new_rounds(self) -> Lookahead:
+    def _new_lookahead(self) -> Lookahead:
         """Make a Lookahead whose rounds go on after the newest token."""
         return Lookahead(
             self._config.batch,
@@ -262,7 +264,7 @@ class Answer:
             self._settings.generation.logprobs,
             self._config.breaking,
         )
-        sampler.begin(self._prompt.published_ids)
+        sampler.begin(self._prompt.ids_with_placeholders)
         sampler.commit(mx.array(self.tokens, dtype=mx.int32), len(self.tokens))
         return sampler
 
@@ -288,10 +290,10 @@ def open_answer(
         except Exception as error:
             if not parts.can_retry(error):
                 raise
-            start_over(sequence, drafting, settings)
+            reset_conversation(sequence, drafting, settings)
     waited = perf_counter() - began
     generation = settings.generation
-    limits = Limits(
+    limits = AnswerLimits(
         end_ids=frozenset() if generation.ignore_eos else parts.tokenizer.end_ids,
         max_tokens=generation.max_tokens,
         context_length=parts.context_length,
@@ -303,14 +305,14 @@ def open_answer(
     return answer
 
 
-def start_over(sequence: SequenceState, drafting: Drafting, settings: Settings) -> None:
+def reset_conversation(sequence: SequenceState, drafting: Drafting, settings: Settings) -> None:
     """Empty a conversation's caches after an error, and have a new drafter made."""
-    sequence.forget()
-    drafting.forget()
+    sequence.reset_state()
+    drafting.forget_drafter()
     drafting.begin(sequence, settings.draft)
 
 
-def raw_answer(
+def answer_raw_prompt(
     parts: ModelParts,
     settings: Settings,
     prompt: Sequence[int],
@@ -321,7 +323,7 @@ def raw_answer(
     return open_answer(
         parts,
         settings,
-        parts.prompts.sequence(cache=settings.cache),
+        parts.prompts.new_sequence(cache=settings.cache),
         Drafting(parts.drafting, depth_policy),
         Prompt(tuple(prompt), len(prompt) - 1),
         StreamingText(parts.tokenizer, settings.generation.stop, split_thinking=False),
@@ -329,7 +331,7 @@ def raw_answer(
     )
 
 
-class _Running(NamedTuple):
+class _NumberedAnswer(NamedTuple):
     """One of several running answers, with the number of its prompt."""
 
     number: int
@@ -337,7 +339,7 @@ class _Running(NamedTuple):
     events: Generator[Event, None, None]
 
 
-def raw_generations(
+def generate_raw_prompts(
     parts: ModelParts,
     settings: Settings,
     prompts: Sequence[str | Sequence[int]],
@@ -352,16 +354,18 @@ def raw_generations(
     require("should_stop", stopped, "a function", callable)
     if isinstance(prompts, str):
         raise BadPrompt("Several prompts are wanted: give a list of texts or of token ids.")
-    asked = deque(enumerate([raw_prompt(parts, prompt) for prompt in prompts]))
-    running: deque[_Running] = deque()
+    asked = deque(enumerate([tokenize_raw_prompt(parts, prompt) for prompt in prompts]))
+    running: deque[_NumberedAnswer] = deque()
     found: dict[int, Generation] = {}
     try:
         while asked or running:
             while asked and len(running) < parts.batch.most_rows():
                 number, prompt = asked.popleft()
                 is_stopped = partial(stopped, number)
-                answer = raw_answer(parts, replace(settings), prompt, new_policy(), is_stopped)
-                running.append(_Running(number, answer, answer.events()))
+                answer = answer_raw_prompt(
+                    parts, replace(settings), prompt, new_policy(), is_stopped
+                )
+                running.append(_NumberedAnswer(number, answer, answer.events()))
             current = running.popleft()
             if any(isinstance(event, TURN_ENDS) for event in current.events):
                 running.append(current)

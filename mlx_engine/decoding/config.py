@@ -10,7 +10,7 @@ import mlx.core as mx
 from mlx_engine.decoding.pictures import PictureEncoder
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
-from mlx_engine.drafting.sources import DraftKit
+from mlx_engine.drafting.sources import DrafterFactory
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import PLAIN_OPS, SamplerKernels
 from mlx_engine.text.chat_template import ChatTemplate
@@ -56,15 +56,15 @@ class MemoryLimits:
         self._replaced = ExitStack()
 
     @contextmanager
-    def generating(self) -> Iterator[None]:
+    def during_generation(self) -> Iterator[None]:
         """Context in which MLX's memory limits are set, until the last of several answers ends.
 
         Has no effect without Metal.
         """
         most = gpu_bytes()
         if most and not self._answers:
-            self._limit(mx.set_cache_limit, min(MOST_CACHED, most // CACHED_SHARE))
-            self._limit(mx.set_wired_limit, most, unlimited=0)  # more would raise
+            self._set_limit(mx.set_cache_limit, min(MOST_CACHED, most // CACHED_SHARE))
+            self._set_limit(mx.set_wired_limit, most, unlimited=0)  # more would raise
             self._replaced.callback(mx.synchronize)  # first: limits change while nothing runs
         self._answers += 1
         try:
@@ -74,13 +74,15 @@ class MemoryLimits:
             if not self._answers:
                 self._replaced.close()
 
-    def _limit(self, limit: Callable[[int], int], ours: int, unlimited: int = -1) -> None:
+    def _set_limit(
+        self, set_limit: Callable[[int], int], engine_bytes: int, unlimited: int = -1
+    ) -> None:
         """Set an MLX memory limit until the last answer ends, unless a stricter one is set."""
-        before = limit(ours)
-        if before < ours and before != unlimited:
-            limit(before)
-        elif before != ours:
-            self._replaced.callback(limit, before)
+        before = set_limit(engine_bytes)
+        if before < engine_bytes and before != unlimited:
+            set_limit(before)
+        elif before != engine_bytes:
+            self._replaced.callback(set_limit, before)
 
 
 @contextmanager
@@ -137,7 +139,7 @@ class DecodeConfig:
     batch: BatchScheduler = field(default_factory=lambda: BatchScheduler(reader=outcome_reader()))
     breaking: Callable[[tuple[str, ...]], Collection[int]] = lambda _: ()
 
-    def make_room(self) -> None:
+    def free_memory(self) -> None:
         """Free the memory of conversations without a running answer, if there are any."""
 
 
@@ -156,15 +158,15 @@ class ModelParts(DecodeConfig):
     template: ChatTemplate
     stop: tuple[str, ...]
     context_length: int
-    drafting: DraftKit
+    drafting: DrafterFactory
     prompts: PromptCache
     grammars: GrammarTokens
     pictures: PictureEncoder
     after_answer: Callable[[], None] = lambda: None
 
-    def make_room(self) -> None:
+    def free_memory(self) -> None:
         """Drop the tokens and caches of all conversations without a running answer."""
-        self.prompts.forget()
+        self.prompts.drop_idle_chats()
 
     def check_cache(self, cache: CacheOptions) -> None:
         """Raise BadOption if this model cannot keep keys and values in these bits."""

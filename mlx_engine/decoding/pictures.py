@@ -28,12 +28,12 @@ class PictureEncoder:
     tower has encoded so far.
     """
 
-    def __init__(self, tower: VisionTower | None, why_not: Reason | None) -> None:
-        self.tower, self.why_not = tower, why_not
+    def __init__(self, tower: VisionTower | None, no_tower_reason: Reason | None) -> None:
+        self.tower, self.why_not = tower, no_tower_reason
         self.encoded = 0
         self._kept: dict[bytes, mx.array] = {}
 
-    def check_sees(self) -> VisionTower:
+    def require_tower(self) -> VisionTower:
         """Return the tower. Raises BadPicture with the reason if the model sees no pictures."""
         if self.tower is None:
             raise BadPicture(
@@ -46,7 +46,7 @@ class PictureEncoder:
         """Return a picture's embeddings [1, tokens, H]; None where `stopped` before the end."""
         made = self._kept.pop(picture.digest, None)
         if made is None:
-            made = self.check_sees().encode(picture, stopped)
+            made = self.require_tower().encode(picture, stopped)
             if made is None:
                 return None
             self.encoded += 1
@@ -69,7 +69,7 @@ class PlacedPicture(NamedTuple):
     places: NDArray[np.int64]
 
     @property
-    def next(self) -> int:
+    def next_position(self) -> int:
         """RoPE position of the token behind the picture."""
         return self.first + int(self.places.max()) + 1
 
@@ -82,19 +82,19 @@ class PromptPictures:
         self._encoded: dict[int, mx.array] = {}
 
     @property
-    def end(self) -> int:
+    def end_index(self) -> int:
         """Number of the first token behind all pictures."""
         return self._placed[-1].end
 
     @property
-    def placeholder(self) -> int:
+    def placeholder_id(self) -> int:
         """Id of the token that the template wrote for each picture."""
-        return self._encoder.check_sees().placeholder_token
+        return self._encoder.require_tower().placeholder_token
 
-    def shift(self, length: int) -> int:
+    def position_shift(self, length: int) -> int:
         """RoPE position of text after the first `length` tokens, less that number."""
         before = [placed for placed in self._placed if placed.end <= length]
-        return before[-1].next - before[-1].end if before else 0
+        return before[-1].next_position - before[-1].end if before else 0
 
     def encode_next(self, start: int, end: int, stopped: Callable[[], bool]) -> bool:
         """Encode one of the pictures in tokens `start` to `end`; False if all of them are.
@@ -109,13 +109,13 @@ class PromptPictures:
                 return True
         return False
 
-    def rows(self, start: int, end: int) -> PictureRows | None:
+    def embeddings(self, start: int, end: int) -> PictureRows | None:
         """Make the rows of tokens `start` to `end`, pictures encoded; None for text alone.
 
         Embeddings of pictures that end there are dropped.
         """
         count = end - start
-        places = np.tile(np.arange(start, end) + self.shift(start), (3, 1))
+        places = np.tile(np.arange(start, end) + self.position_shift(start), (3, 1))
         parts: list[mx.array] = []
         done = 0
         is_picture = np.zeros(count, dtype=np.bool_)
@@ -126,25 +126,25 @@ class PromptPictures:
             inside = slice(first - placed.start, last - placed.start)
             embeddings = self._encoded[number][:, inside]
             if first - start > done:
-                parts.append(_blank(embeddings, first - start - done))
+                parts.append(_zero_rows(embeddings, first - start - done))
             parts.append(embeddings)
             done = last - start
             is_picture[first - start : done] = True
             places[:, first - start : done] = placed.first + placed.places[:, inside]
             places[:, done:] = np.arange(placed.end, end)[: count - done] + (
-                placed.next - placed.end
+                placed.next_position - placed.end
             )
             if last == placed.end:
                 del self._encoded[number]
         if not parts:
             return None
         if done < count:
-            parts.append(_blank(parts[0], count - done))
+            parts.append(_zero_rows(parts[0], count - done))
         return PictureRows(mx.array(is_picture), mx.concatenate(parts, axis=1), places)
 
 
-def _blank(like: mx.array, rows: int) -> mx.array:
-    return mx.zeros((1, rows, like.shape[-1]), dtype=like.dtype)
+def _zero_rows(template_rows: mx.array, rows: int) -> mx.array:
+    return mx.zeros((1, rows, template_rows.shape[-1]), dtype=template_rows.dtype)
 
 
 class TokensWithPictures(NamedTuple):
@@ -162,7 +162,7 @@ def place_pictures(
     origin: of the template. Raises BadPicture, also if the model sees none, and BadChatTemplate if
     the template has not one place for each picture.
     """
-    tower = encoder.check_sees()
+    tower = encoder.require_tower()
     if tokens.count(tower.placeholder_token) != len(pictures):
         raise BadChatTemplate(
             "{origin}: the chat template has no place for pictures. Get the template that was "

@@ -9,7 +9,7 @@ import mlx.core as mx
 
 from mlx_engine.decoding.config import ModelParts
 from mlx_engine.decoding.pictures import PromptPictures, place_pictures
-from mlx_engine.decoding.state import SequenceState, readable, shared_prefix
+from mlx_engine.decoding.state import SequenceState, shared_prefix, text_only_ids
 from mlx_engine.drafting.contract import ROWS_OF_A_PROMPT
 from mlx_engine.text.chat_template import tokenize_chat
 from mlx_engine.values.conversation import Message, PromptProgress, Settings
@@ -51,9 +51,9 @@ class Prompt(NamedTuple):
         return self.ids + self.answered
 
     @property
-    def published_ids(self) -> list[int]:
+    def ids_with_placeholders(self) -> list[int]:
         """The ids of the vocabulary in the prompt: the template's placeholder for pictures."""
-        return readable(self.ids, 0 if self.pictures is None else self.pictures.placeholder)
+        return text_only_ids(self.ids, 0 if self.pictures is None else self.pictures.placeholder_id)
 
 
 class RenderedChat(NamedTuple):
@@ -85,13 +85,13 @@ class ChatPrompts:
         self._settings = settings
         self._beginning_tokens: tuple[int, ...] | None = None
 
-    def forget(self) -> None:
+    def forget_rendered(self) -> None:
         """Forget what was rendered with an earlier system prompt or earlier template arguments."""
         self._beginning_tokens = None
 
-    def make(self, messages: Sequence[Message], said: Message) -> Prompt:
-        """Make the prompt of a conversation; said: its last message, an answer to be continued."""
-        continues = said is not EMPTY_ANSWER
+    def make_prompt(self, messages: Sequence[Message], partial_answer: Message) -> Prompt:
+        """Make the prompt of a conversation. partial_answer: an answer to be continued."""
+        continues = partial_answer is not EMPTY_ANSWER
         prompt = self.render(messages, continues=continues)
         if not prompt.tokens:
             raise BadChatTemplate(
@@ -100,12 +100,16 @@ class ChatPrompts:
                 origin=self._parts.template.origin,
             )
         stable = stable_length(prompt.tokens, self._parts.tokenizer.special_ids)
-        shared = shared_prefix(prompt.tokens, self._beginning()) if self._settings.system else 0
+        shared = (
+            shared_prefix(prompt.tokens, self._system_prompt_tokens())
+            if self._settings.system
+            else 0
+        )
         return Prompt(
             prompt.tokens,
             stable,
             prompt.thinking_open,
-            said=said,
+            said=partial_answer,
             shared=shared if shared >= MIN_SHARED_TOKENS else 0,
             pictures=prompt.pictures,
         )
@@ -122,7 +126,7 @@ class ChatPrompts:
         read = [*system, *said, last]
         pictures = [picture for message in read for picture in message.images]
         if pictures:
-            self._parts.pictures.check_sees()
+            self._parts.pictures.require_tower()
         chat = tokenize_chat(
             self._parts.template,
             self._parts.tokenizer,
@@ -138,14 +142,14 @@ class ChatPrompts:
         ids, placed = place_pictures(chat.tokens, pictures, encoder, origin)
         return RenderedChat(ids, chat.thinking_open, placed)
 
-    def _beginning(self) -> tuple[int, ...]:
+    def _system_prompt_tokens(self) -> tuple[int, ...]:
         """Return the tokens of a prompt that shares only the system prompt with other prompts."""
         if self._beginning_tokens is None:
             self._beginning_tokens = self.render([UNLIKE_ANY_QUESTION], continues=False).tokens
         return self._beginning_tokens
 
 
-def known_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
+def check_token_ids(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
     """Token ids as plain integers. Raises BadPrompt if the vocabulary lacks one."""
     vocabulary = parts.model.vocabulary
     if isinstance(tokens, bytes):  # whole numbers as well
@@ -162,12 +166,12 @@ def known_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
     return ids
 
 
-def readable_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
+def check_prompt_fits(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
     """Check that token ids are a prompt that leaves room for an answer.
 
     Raises BadPrompt, PromptTooLong.
     """
-    ids, limit = known_tokens(parts, tokens), parts.context_length
+    ids, limit = check_token_ids(parts, tokens), parts.context_length
     if not ids:
         raise BadPrompt("The prompt is empty: give at least one token.")
     if len(ids) >= limit:
@@ -179,13 +183,13 @@ def readable_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
     return ids
 
 
-def raw_prompt(parts: ModelParts, prompt: str | Sequence[int]) -> list[int]:
+def tokenize_raw_prompt(parts: ModelParts, prompt: str | Sequence[int]) -> list[int]:
     """Check token ids, or tokenise a text with the begin token (BOS) that the tokenizer adds.
 
     Raises BadPrompt, PromptTooLong.
     """
     tokens = parts.tokenizer.encode(prompt, True) if isinstance(prompt, str) else prompt
-    return readable_tokens(parts, tokens)
+    return check_prompt_fits(parts, tokens)
 
 
 def prefill(
@@ -201,13 +205,13 @@ def prefill(
     heads.
     """
     tokens, pictures = prompt.tokens, prompt.pictures
-    seen = 0 if pictures is None else pictures.end
-    reused = min(sequence.reuse(tokens), sequence.drafter_length)
+    seen = 0 if pictures is None else pictures.end_index
+    reused = min(sequence.reuse_prefix(tokens), sequence.drafter_length)
     last = len(tokens) - 1
     yield PromptProgress(reused, len(tokens), reused)
     while not stopped():
         start = len(sequence.tokens)
-        sequence.shift_positions(0 if pictures is None else pictures.shift(start))
+        sequence.shift_positions(0 if pictures is None else pictures.position_shift(start))
         if sequence.drafter_length < start:
             sequence.catch_up(chunk)
             yield PromptProgress(sequence.drafter_length, len(tokens), reused)
@@ -227,12 +231,15 @@ def prefill(
         if pictures is not None and pictures.encode_next(start, end, stopped):
             yield PromptProgress(start, len(tokens), reused)
             continue
-        part, rows = tokens[start:end], None if pictures is None else pictures.rows(start, end)
-        read = mx.array([readable(part)])
+        part, rows = (
+            tokens[start:end],
+            None if pictures is None else pictures.embeddings(start, end),
+        )
+        read = mx.array([text_only_ids(part)])
         if rows is None:
             hidden = sequence.model.forward(read, sequence.caches)
         else:
             hidden = sequence.model.forward(read, sequence.caches, rows)
-        sequence.read(part, hidden, is_far=is_far)
+        sequence.append_prompt_rows(part, hidden, is_far=is_far)
         sequence.evaluate()
         yield PromptProgress(len(sequence.tokens), len(tokens), reused)

@@ -36,7 +36,7 @@ class PromptCache:
         self._unsaved: dict[SequenceState, int] = {}
         self._tags = WeakKeyDictionary[SequenceState, str]()  # what computed the first rows
 
-    def sequence(
+    def new_sequence(
         self,
         owner: object | None = None,
         cache: CacheOptions = UNQUANTISED,
@@ -50,7 +50,7 @@ class PromptCache:
             self._owners[made] = ref(owner)
         return made
 
-    def reuse(self, sequence: SequenceState, wanted: Sequence[int]) -> None:
+    def reuse_prefix(self, sequence: SequenceState, prompt_tokens: Sequence[int]) -> None:
         """Fill a conversation with the read or saved prompt that has most of the wanted tokens.
 
         Done only if that saves MIN_BRANCH_TOKENS tokens of reading.
@@ -60,18 +60,20 @@ class PromptCache:
         if self.most_bytes == 0:
             return
         reached = {
-            other: other.reusable_length(wanted) for other in others if sequence.can_branch(other)
+            other: other.reusable_length(prompt_tokens)
+            for other in others
+            if sequence.can_copy_prefix(other)
         }
         best = max(reached, key=reached.__getitem__, default=sequence)
-        far, own = reached.get(best, 0), sequence.reusable_length(wanted)
+        far, own = reached.get(best, 0), sequence.reusable_length(prompt_tokens)
         if own == 0:
             self._tags.pop(sequence, None)
-        if self._restore(sequence, wanted, max(far, own) + MIN_BRANCH_TOKENS):
+        if self._restore_saved_prompt(sequence, prompt_tokens, max(far, own) + MIN_BRANCH_TOKENS):
             return
         if best is not sequence and far >= own + MIN_BRANCH_TOKENS:
-            sequence.branch(best, wanted)
+            sequence.copy_prefix(best, prompt_tokens)
             self._tags[sequence] = self._tags.get(best, "")
-            if self._is_free(best) and len(best.tokens) == len(sequence.tokens):
+            if self._is_unused(best) and len(best.tokens) == len(sequence.tokens):
                 self._known.remove(best)
         elif self.files is not None:
             self._tags.setdefault(sequence, self.files.provenance_tag)
@@ -84,14 +86,14 @@ class PromptCache:
             idle = [known for known in self._known if not known.is_busy]
             if not idle or (idle[0] is self._known[-1] and self.most_bytes):
                 return
-            self.drop(idle[0])
+            self.drop_sequence(idle[0])
 
-    def note_next_prompt(self, sequence: SequenceState, count: int) -> None:
+    def note_shared_prefix(self, sequence: SequenceState, count: int) -> None:
         """Note how many tokens the next prompt shares with a conversation that is to be saved."""
         if sequence in self._unsaved:
             self._unsaved[sequence] = count
 
-    def save(self) -> None:
+    def save_prompts(self) -> None:
         """Save to disk the prompts of conversations that have had answers since the last save.
 
         Of each the state where the next prompt goes on is saved, and the first checkpoint, with
@@ -101,8 +103,8 @@ class PromptCache:
             return
         tag, unsaved = self.files.provenance_tag, self._unsaved
         self._unsaved = {}
-        self.files.save(
-            (_as_saved(sequence), _states(sequence, count))
+        self.files.save_states(
+            (_saved_conversation(sequence), _states_to_save(sequence, count))
             for sequence, count in unsaved.items()
             if not sequence.is_busy and self._tags.get(sequence) == tag
         )
@@ -111,31 +113,35 @@ class PromptCache:
         """Save prompts that are not saved yet, for at most CLOSING_S seconds."""
         if self.files is not None:
             self.files.wait(CLOSING_S / 2)
-            self.save()
+            self.save_prompts()
             self.files.wait(CLOSING_S / 2)
 
-    def _restore(self, sequence: SequenceState, wanted: Sequence[int], least: int) -> bool:
-        """Restore the longest saved prefix of the wanted tokens, if it has at least `least`."""
+    def _restore_saved_prompt(
+        self, sequence: SequenceState, prompt_tokens: Sequence[int], shortest_prefix: int
+    ) -> bool:
+        """Restore the longest saved prefix of a prompt; False if it is below `shortest_prefix`."""
         if self.files is None:
             return False
-        found = self.files.restore(_as_saved(sequence), wanted, least, sequence.drop_tokens)
+        found = self.files.restore(
+            _saved_conversation(sequence), prompt_tokens, shortest_prefix, sequence.drop_tokens
+        )
         if found is None:
             return False
-        sequence.set_restored(wanted[: found.length], found.newest)
+        sequence.set_restored_tokens(prompt_tokens[: found.length], found.newest)
         self._tags[sequence] = self.files.provenance_tag
         return True
 
-    def drop(self, sequence: SequenceState) -> None:
+    def drop_sequence(self, sequence: SequenceState) -> None:
         """Drop the tokens of a conversation; during an answer they are freed with their owner."""
         self._known = [other for other in self._known if other is not sequence]
         self._unsaved.pop(sequence, None)
         if not sequence.is_busy:
             sequence.drop_tokens()
 
-    def forget(self) -> None:
+    def drop_idle_chats(self) -> None:
         """Drop the tokens of all conversations without a running answer."""
         for sequence in [known for known in self._known if not known.is_busy]:
-            self.drop(sequence)
+            self.drop_sequence(sequence)
 
     @property
     def nbytes(self) -> int:
@@ -144,12 +150,12 @@ class PromptCache:
         shared = {id(place.caches): place.nbytes for place in places}
         return sum(sequence.live_nbytes for sequence in self._known) + sum(shared.values())
 
-    def _is_free(self, sequence: SequenceState) -> bool:
+    def _is_unused(self, sequence: SequenceState) -> bool:
         owner = self._owners.get(sequence)
         return not sequence.is_busy and (owner is None or owner() is None)
 
 
-def _as_saved(sequence: SequenceState) -> SavedConversation:
+def _saved_conversation(sequence: SequenceState) -> SavedConversation:
     cache, source = sequence.cache, sequence.drafter
     kind = f"{cache.bits} {cache.head_bits} {type(source).__name__} {source.options.source}"
     return SavedConversation(
@@ -157,7 +163,7 @@ def _as_saved(sequence: SequenceState) -> SavedConversation:
     )
 
 
-def _states(sequence: SequenceState, count: int) -> list[CacheState]:
+def _states_to_save(sequence: SequenceState, count: int) -> list[CacheState]:
     """Caches of a conversation to save: at the first checkpoint, and after `count` tokens."""
     return [
         CacheState(place.length, (place.caches, *place.drafter.caches), place.drafter.newest)

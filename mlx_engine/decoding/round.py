@@ -26,7 +26,7 @@ import mlx.core as mx
 from mlx_engine.cache.contract import RowCount
 from mlx_engine.cache.joint import combine_caches, split_by_conversation
 from mlx_engine.decoding.state import SequenceState
-from mlx_engine.drafting.contract import Choice, Draft, DraftRequest, ReadRows
+from mlx_engine.drafting.contract import Draft, DraftChoice, DraftRequest, TargetRows
 from mlx_engine.drafting.mtp import DraftJob, draft_all
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import TokenScores
@@ -35,7 +35,7 @@ from mlx_engine.values.errors import NumericsError
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AnswerLimits:
     """Conditions that end an answer, besides stop strings, which StreamingText finds.
 
     end_ids: tokens that end the answer, empty to ignore them. max_tokens: tokens of the answer at
@@ -46,7 +46,9 @@ class Limits:
     max_tokens: int | None
     context_length: int
 
-    def end_of(self, tokens: Sequence[int], generated: int, position: int) -> "AnswerEnd | None":
+    def answer_end(
+        self, tokens: Sequence[int], generated: int, position: int
+    ) -> "AnswerEnd | None":
         """Return where new tokens end an answer; None if it may go on after them.
 
         generated: tokens of the answer before them. position: of the first in the conversation.
@@ -54,12 +56,12 @@ class Limits:
         for number, token in enumerate(tokens):
             if token in self.end_ids:
                 return AnswerEnd(number + 1, "end")
-            full = self.full(generated + number + 1, position + number)
+            full = self.reached_limit(generated + number + 1, position + number)
             if full is not None:
                 return AnswerEnd(number + 1, full)
         return None
 
-    def full(self, generated: int, position: int) -> FinishReason | None:
+    def reached_limit(self, generated: int, position: int) -> FinishReason | None:
         """Return which length limit an answer of `generated` tokens has reached, None for none."""
         if self.max_tokens is not None and generated >= self.max_tokens:
             return "max-tokens"
@@ -67,7 +69,7 @@ class Limits:
             return "context-full"
         return None
 
-    def deepest(self, generated: int, read: int) -> int:
+    def deepest_draft(self, generated: int, read: int) -> int:
         """Return the largest useful draft depth.
 
         read: tokens of the chat that the model has read. generated: tokens of the answer.
@@ -94,12 +96,12 @@ class Round:
 
     draft: Draft
     depth: int
-    rows: ReadRows
+    rows: TargetRows
     outcome: mx.array
     scores: TokenScores | None
 
     def __init__(
-        self, state: SequenceState, choice: Choice, deepest: int, after: RowCount | None = None
+        self, state: SequenceState, choice: DraftChoice, deepest: int, after: RowCount | None = None
     ) -> None:
         """Begin a round after the newest token of a conversation.
 
@@ -131,9 +133,9 @@ class Round:
         copies = self.choice.by == "prompt-lookup"
         if self.state.sampler.depends_on_tokens:
             return False
-        return not self.depth or (self.state.can_follow and not copies)
+        return not self.depth or (self.state.can_commit_lazily and not copies)
 
-    def read(self) -> tuple[int, ...]:
+    def await_outcome(self) -> tuple[int, ...]:
         """Wait for the round's outcome: the accepted drafts and the target's next token.
 
         Raises NumericsError if the model produced NaN or infinity in an accepted row; rejected rows
@@ -154,7 +156,7 @@ class Round:
                 )
         return tokens
 
-    def commit_ahead(self) -> RowCount | None:
+    def commit_lazily(self) -> RowCount | None:
         """Append the accepted rows to the state before the host knows how many they are.
 
         Returns their number on the device; None for a plain round, which has one row.
@@ -180,7 +182,7 @@ class Round:
         elif not self._count:
             self.state.commit(self.rows, count)
 
-    def drop(self) -> None:
+    def roll_back(self) -> None:
         """Roll the conversation's state, but not the sampler, back to before this round.
 
         The next round has to be dropped before.
@@ -241,13 +243,13 @@ class Pass:
             if round_.depth:
                 drafted.append(draft.tokens)
         if drafted:
-            self._begin(drafted)
+            self._evaluate_async(drafted)
             if self.reader is None:  # MLX returns when the CPU has begun with most of it
                 self.draft_ms = 1000 * (perf_counter() - self.began_at)
-        _verify(rounds)
+        _verify_rounds(rounds)
         self._outcomes = [round_.outcome for round_ in rounds]
 
-    def queue(self) -> None:
+    def queue_on_device(self) -> None:
         """Queue this pass on the device, to begin as soon as that is free.
 
         Only the outcomes are asked for: arrays passed to `async_eval` are held, and the next round
@@ -257,18 +259,18 @@ class Pass:
             return
         self.queued_at = perf_counter()
         try:
-            self._begin(self._outcomes)
+            self._evaluate_async(self._outcomes)
         except Exception as error:
             self._failed = error
             raise
         if self.reader is not None:
             self._ended = self.reader.submit(_wait_for_arrays, self._outcomes)
 
-    def wait(self) -> None:
+    def await_outcome(self) -> None:
         """Wait for the outcome of this pass. Raises the error of any conversation in the pass."""
         if self._failed is not None:
             raise self._failed
-        self.queue()
+        self.queue_on_device()
         try:
             if self._ended is None:
                 mx.eval(self._outcomes)
@@ -279,7 +281,7 @@ class Pass:
             self._failed = error
             raise
 
-    def _begin(self, arrays: Sequence[mx.array]) -> None:
+    def _evaluate_async(self, arrays: Sequence[mx.array]) -> None:
         self.began_at = self.began_at or perf_counter()
         mx.async_eval(arrays)  # type: ignore[no-untyped-call]
 
@@ -294,7 +296,7 @@ def _wait_for_arrays(outcome_arrays: Sequence[mx.array]) -> float:
     return perf_counter()
 
 
-def _verify(rounds: Sequence[Round]) -> None:
+def _verify_rounds(rounds: Sequence[Round]) -> None:
     """Build the graph of the target's pass over the rows of all rounds; commit nothing.
 
     Several rounds have one model, which has joint passes.
@@ -312,19 +314,21 @@ def _verify(rounds: Sequence[Round]) -> None:
         hidden = split_by_conversation(
             model.joint_forward(mx.concatenate(tokens)[None], caches), counts, axis=1
         )
-    groups: dict[_PickKey | None, list[_Unpicked]] = {}
+    groups: dict[_PickKernelOptions | None, list[_UnpickedRows]] = {}
     for round_, token, states in zip(rounds, tokens, hidden, strict=True):
-        groups.setdefault(_pick_key(round_, states), []).append(_Unpicked(round_, token, states))
+        groups.setdefault(_pick_key(round_, states), []).append(
+            _UnpickedRows(round_, token, states)
+        )
     for key, parts in groups.items():
         pick = _pick_from_logits if key is None else _pick_by_kernel
         found = pick(model, parts)
         for (round_, token, states), picked in zip(parts, found, strict=True):
-            round_.rows = ReadRows(token, states, picked)
+            round_.rows = TargetRows(token, states, picked)
             drafted = round_.draft.tokens
             round_.outcome = mx.concatenate([drafted, picked]) if round_.depth else picked
 
 
-class _Unpicked(NamedTuple):
+class _UnpickedRows(NamedTuple):
     """A round whose tokens are to be picked: tokens read int32 [R], hidden states [1, R, H]."""
 
     round: Round
@@ -332,14 +336,14 @@ class _Unpicked(NamedTuple):
     hidden: mx.array
 
 
-class _PickKey(NamedTuple):
+class _PickKernelOptions(NamedTuple):
     """Options of the kernel that picks tokens without logits; equal keys share a launch."""
 
     is_drawn: bool
     temperature: float
 
 
-def _pick_key(round_: Round, hidden: mx.array) -> _PickKey | None:
+def _pick_key(round_: Round, hidden: mx.array) -> _PickKernelOptions | None:
     """Key of the kernel that picks tokens of a round; None where logits are needed.
 
     The choice depends on the round alone, never on the rounds beside it in the pass.
@@ -350,10 +354,10 @@ def _pick_key(round_: Round, hidden: mx.array) -> _PickKey | None:
     ):
         return None
     how = round_.state.sampler.token_choice_arguments(round_.request.position, hidden.shape[1])
-    return None if how is None else _PickKey(how.keys is not None, how.temperature)
+    return None if how is None else _PickKernelOptions(how.keys is not None, how.temperature)
 
 
-def _pick_from_logits(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array]:
+def _pick_from_logits(model: Model, parts: Sequence[_UnpickedRows]) -> list[mx.array]:
     """Pick tokens of all rounds from their logits, -1 where a row has a logit not finite."""
     logits = model.logits(_concatenate([part.hidden for part in parts], axis=1)).squeeze(0)
     found = []
@@ -366,7 +370,7 @@ def _pick_from_logits(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array
     return found
 
 
-def _pick_by_kernel(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array]:
+def _pick_by_kernel(model: Model, parts: Sequence[_UnpickedRows]) -> list[mx.array]:
     """Pick tokens of all rounds by a kernel from hidden states, -1 where a logit is not finite."""
     assert model.output_matrix is not None
     hows = [
@@ -382,7 +386,7 @@ def _pick_by_kernel(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array]:
     return _split_by_round(model.output_matrix.pick_argmax(states, how), parts)
 
 
-def _split_by_round(rows: mx.array, parts: Sequence[_Unpicked]) -> list[mx.array]:
+def _split_by_round(rows: mx.array, parts: Sequence[_UnpickedRows]) -> list[mx.array]:
     """Cut an array [R, ...] of all rounds' rows into one array for each round."""
     return split_by_conversation(rows, [part.tokens.shape[0] for part in parts], axis=0)
 

@@ -38,10 +38,10 @@ from weakref import ref
 
 import mlx.core as mx
 
-from mlx_engine.decoding.round import Limits, Pass, Round
+from mlx_engine.decoding.round import AnswerLimits, Pass, Round
 from mlx_engine.decoding.state import CLEAR_EVERY, SequenceState
-from mlx_engine.drafting.contract import ALONE, DEEPEST, BatchLimits, Choice
-from mlx_engine.drafting.record import OtherChats
+from mlx_engine.drafting.contract import ALONE, DEEPEST, BatchLimits, DraftChoice
+from mlx_engine.drafting.record import ConcurrentChats
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler, TokenScores
 from mlx_engine.values.conversation import Settings
@@ -94,18 +94,18 @@ class BatchScheduler:
         self._latest: Callable[[], object] = lambda: None
 
     @property
-    def answering(self) -> int:
+    def running_answers(self) -> int:
         """Number of answers of the engine that run now."""
         return len(self._answers)
 
     @property
     def limits(self) -> BatchLimits:
         """Return how deep one answer may draft in a pass that all running answers share."""
-        each = self.most_rows() // max(1, self.answering)
-        return BatchLimits(self.answering - 1, max(0, each - 1))
+        each = self.most_rows() // max(1, self.running_answers)
+        return BatchLimits(self.running_answers - 1, max(0, each - 1))
 
     @contextmanager
-    def answer(self, rounds: "Callable[[], Lookahead]") -> Iterator[None]:
+    def during_answer(self, rounds: "Callable[[], Lookahead]") -> Iterator[None]:
         """Context in which an answer runs; the first one resets the peak memory.
 
         rounds: returns the answer's present rounds, which are other ones after an error.
@@ -118,10 +118,10 @@ class BatchScheduler:
         finally:
             self._answers = [other for other in self._answers if other is not rounds]
 
-    def take_turn(self, who: object) -> bool:
+    def take_turn(self, answer: object) -> bool:
         """Note whose turn it is; return whether another answer had one since this one's last."""
-        latest, self._latest = self._latest(), ref(who)
-        return latest is not None and latest is not who
+        latest, self._latest = self._latest(), ref(answer)
+        return latest is not None and latest is not answer
 
     def add_waiting(self, round_: Round) -> None:
         """Have an answer's round wait for the next shared pass."""
@@ -146,11 +146,11 @@ class BatchScheduler:
         self.shared += len(rounds) - 1
         return Pass(rounds, self._reader)
 
-    def read(self, pass_: Pass) -> None:
+    def await_pass(self, pass_: Pass) -> None:
         """Wait for the outcome of a pass; set the seconds it took once the device was free."""
         if pass_.read_at:
             return
-        pass_.wait()
+        pass_.await_outcome()
         free_at = self._last_read.read_at if self._last_read else 0.0
         if self._reader is None:
             pass_.took = pass_.read_at - max(pass_.began_at, free_at)
@@ -173,13 +173,13 @@ class BatchScheduler:
                 self._waiting = [*begun, *self._waiting]
                 for round_ in begun:
                     if round_.verified_by is None:
-                        self.begin(round_).queue()
+                        self.begin(round_).queue_on_device()
         except Exception as error:
             for rounds in inside:
-                rounds.fail(error)
+                rounds.set_error(error)
 
 
-class Outcome(NamedTuple):
+class RoundOutcome(NamedTuple):
     """What one decoding round has yielded: its tokens, its draft, and when and how it ran.
 
     tokens: the accepted drafts and the target's next token. drafted: how many drafted tokens were
@@ -195,13 +195,13 @@ class Outcome(NamedTuple):
     drafted: int
     tried: int
     draft_passes: int
-    choice: Choice
+    choice: DraftChoice
     began_at: float
     read_at: float
     device_s: float
     idle_s: float | None
     draft_ms: float
-    others: OtherChats
+    others: ConcurrentChats
     scores: TokenScores | None
 
 
@@ -220,7 +220,7 @@ class Lookahead:
         state: SequenceState,
         drafting: Drafting,
         settings: Settings,
-        limits: Limits,
+        limits: AnswerLimits,
         new_sampler: Callable[[], Sampler],
         last: int,
         generated: int,
@@ -241,7 +241,7 @@ class Lookahead:
         state.sampler = new_sampler()
         self._present: Round | None = None
         self._next: Round | None = None
-        self._choice: Choice | None = None
+        self._choice: DraftChoice | None = None
         self._failed: Exception | None = None
         self.ended_at = 0.0
 
@@ -256,28 +256,28 @@ class Lookahead:
         """Whether the round after the present one has begun."""
         return self._next is not None
 
-    def run(self) -> Outcome:
+    def run(self) -> RoundOutcome:
         """Run the answer's next round and wait for its outcome. Raises NumericsError.
 
         Drafted tokens beyond the end of the answer do not count.
         """
-        began_at, useful = perf_counter(), self._deepest()
+        began_at, useful = perf_counter(), self._deepest_draft()
         if self._generated >= self._memory_checked_at + CLEAR_EVERY:
             self._check_memory()
         self._is_shared = self._batch.take_turn(self._state)
         if self._present is not None and self._next is None and self._are_settings_new():
-            self.drop()
-        round_ = self._present = self._present or self._begin_now(useful)
+            self.roll_back_rounds()
+        round_ = self._present = self._present or self._begin_known_round(useful)
         pass_ = round_.verified_by
         was_ahead = pass_ is not None and pass_.queued_at > 0
         pass_ = pass_ or self._batch.begin(round_)
         if self._looks_ahead:
-            pass_.queue()
+            pass_.queue_on_device()
             if not pass_.read_at and (self._follows_drafts or not round_.request.depth):
                 self._batch.look_ahead(pass_)
         asked_at = perf_counter()
-        self._batch.read(pass_)
-        tokens = round_.read()[: useful + 1]
+        self._batch.await_pass(pass_)
+        tokens = round_.await_outcome()[: useful + 1]
         read_at = perf_counter()
         if was_ahead and pass_.read_at - asked_at > ALREADY_DONE_S:
             began_at = self.ended_at  # the device had been at work while events were read, too
@@ -291,7 +291,7 @@ class Lookahead:
             device_s, idle_s = pass_.took - pass_.idle, pass_.idle
         passes, drafted = round_.draft.passes, min(round_.depth, useful)
         was_cut = passes > 0 and round_.depth < round_.request.depth
-        return Outcome(
+        return RoundOutcome(
             tokens=tokens,
             drafted=drafted,
             tried=min(round_.depth + was_cut, useful),
@@ -303,7 +303,7 @@ class Lookahead:
             idle_s=idle_s,
             # a draft that waited for others' rounds was made while a pass of theirs still ran
             draft_ms=min(pass_.draft_ms, 1000 * device_s) if round_.depth else 0.0,
-            others=OtherChats(pass_.rounds - 1, pass_.rows - round_.depth - 1),
+            others=ConcurrentChats(pass_.rounds - 1, pass_.rows - round_.depth - 1),
             scores=round_.scores,
         )
 
@@ -316,38 +316,38 @@ class Lookahead:
         self._looks_ahead = batch.looks_ahead and fits and not waits
         self._follows_drafts = self._looks_ahead and batch.follows_drafts
 
-    def commit(self, tokens: Sequence[int], *, goes_on: bool) -> None:
+    def commit(self, tokens: Sequence[int], *, answer_continues: bool) -> None:
         """Append to the conversation the first tokens of the round that `run` has run.
 
-        All of them if `goes_on`. Raises the error noted by `fail`, if the answer goes on.
+        All of them if `answer_continues`. Raises the error noted by `fail`, if the answer goes on.
         """
         try:
-            self._commit(tokens, goes_on)
+            self._commit_tokens(tokens, answer_continues)
         finally:  # the tokens stand, whatever becomes of their rows
             self.ended_at = perf_counter()
 
-    def _commit(self, tokens: Sequence[int], goes_on: bool) -> None:
+    def _commit_tokens(self, tokens: Sequence[int], answer_continues: bool) -> None:
         round_, following = self._present, self._next
         self._present = self._next = None
         assert round_ is not None
         read = [self._last, *tokens[:-1]]
         self._last, self._generated = tokens[-1], self._generated + len(tokens)
         if self._failed is not None:
-            if goes_on:
+            if answer_continues:
                 raise self._failed
-            self._forget()
+            self._reset_state()
             return
-        if following is not None and round_.depth and not goes_on:
-            following.drop()
+        if following is not None and round_.depth and not answer_continues:
+            following.roll_back()
             following = None
         round_.commit(len(tokens))
         self._present = following
         self._state.append(read)
-        if following is None and goes_on and self._is_shared:
-            self._present = self._begin_now(self._deepest())
+        if following is None and answer_continues and self._is_shared:
+            self._present = self._begin_known_round(self._deepest_draft())
             self._batch.add_waiting(self._present)
 
-    def drop(self) -> None:
+    def roll_back_rounds(self) -> None:
         """Roll back the answer's rounds that have begun but were not committed.
 
         A plain round whose next round has begun stays committed: it has read the newest token.
@@ -355,10 +355,10 @@ class Lookahead:
         round_, following = self._present, self._next
         self._present = self._next = None
         if self._failed is not None:
-            self._forget()
+            self._reset_state()
             return
         if round_ is not None and following is not None:
-            following.drop()
+            following.roll_back()
             if round_.depth:
                 self._state.sampler = self._new_sampler()  # the present one has counted its tokens
             else:
@@ -366,22 +366,22 @@ class Lookahead:
                 return
         if round_ is not None:
             self._batch.remove_waiting(round_)
-            round_.drop()
+            round_.roll_back()
 
-    def _forget(self) -> None:
-        self._state.forget()
-        self._drafting.forget()
+    def _reset_state(self) -> None:
+        self._state.reset_state()
+        self._drafting.forget_drafter()
 
     def _are_settings_new(self) -> bool:
         """Whether the settings have changed since rounds were begun for them."""
         settings = self._settings
         return settings.sampling != self._sampling or settings.draft != self._draft
 
-    def _deepest(self) -> int:
+    def _deepest_draft(self) -> int:
         """Return the largest useful draft depth after the newest token, which the host knows."""
-        return self._limits.deepest(self._generated, len(self._state.tokens))
+        return self._limits.deepest_draft(self._generated, len(self._state.tokens))
 
-    def _begin_now(self, deepest: int) -> Round:
+    def _begin_known_round(self, deepest: int) -> Round:
         """Begin a round after the newest token, which the host knows. deepest: draft at most."""
         state, settings = self._state, self._settings
         if settings.sampling != self._sampling:
@@ -389,26 +389,26 @@ class Lookahead:
         state.last = mx.array([self._last], dtype=mx.int32)
         choice, self._choice = self._choice, None
         if choice is None or settings.draft != self._draft:
-            choice = self._choose()
+            choice = self._choose_draft()
         return Round(state, choice, deepest)
 
-    def _choose(self) -> Choice:
+    def _choose_draft(self) -> DraftChoice:
         """Choose draft source and depth of a round; called once for each round."""
         state, draft, limits = self._state, self._settings.draft, self._batch_limits
         is_new = draft != self._draft
         if is_new:
             self._draft = draft
-            self._drafting.follow(state, draft)
+            self._drafting.adopt_options(state, draft)
         drafter, forced = state.drafter, 0
         if state.sampler.depends_on_tokens and draft.source != "none" and draft.depth != 0:
             forced = 0 if state.model.why_no_drafts else len(state.sampler.forced_tokens())
         self._policy.set_batch(limits)
         may_rest = not (is_new or forced or drafter.lookup)
-        choice = self._policy.rest() if may_rest else None
+        choice = self._policy.choose_while_paused() if may_rest else None
         if choice is None:
-            offers = drafter.offers(self._last, forced)
+            offers = drafter.draft_offers(self._last, forced)
             depth = draft.depth if offers or drafter.is_ready else 0
-            choice = self._policy.plan(offers, depth, drafter.why_nothing)
+            choice = self._policy.plan_round(offers, depth, drafter.why_nothing)
         is_short = self._batch.looks_ahead and not self._looks_ahead
         if choice.why is None and is_short and state.model.why_no_lookahead is None:
             choice = choice._replace(why=SHORT_OF_MEMORY)
@@ -429,14 +429,17 @@ class Lookahead:
         if not (looks and round_.can_be_followed) or self._are_settings_new():
             return False
         longest = round_.depth
-        if self._limits.full(self._generated + longest + 1, round_.position + longest) is not None:
+        if (
+            self._limits.reached_limit(self._generated + longest + 1, round_.position + longest)
+            is not None
+        ):
             return False
         drafter, depth = self._state.drafter, self._settings.draft.depth
         if drafter.lookup is not None:
             self._policy.set_batch(self._batch_limits)
-            if self._policy.would_copy_passage(drafter.offers(self._last), depth):
+            if self._policy.would_copy_passage(drafter.draft_offers(self._last), depth):
                 return False
-        self._choice = self._choose()
+        self._choice = self._choose_draft()
         # on the host's processor it would run in the time of this round, and look cheap
         return self._follows_drafts or self._choice.depth == 0
 
@@ -444,13 +447,13 @@ class Lookahead:
         """Begin the round planned by `plan_next`, before the present one's outcome is known."""
         round_, choice, self._choice = self._present, self._choice, None
         assert round_ is not None and choice is not None
-        after = round_.commit_ahead()
+        after = round_.commit_lazily()
         # one token more leaves room in the answer for the longest draft, all of them in the context
-        deepest = self._limits.deepest(self._generated + 1, round_.position + round_.depth)
+        deepest = self._limits.deepest_draft(self._generated + 1, round_.position + round_.depth)
         self._next = Round(round_.state, choice, deepest, after)
         return self._next
 
-    def fail(self, error: Exception) -> None:
+    def set_error(self, error: Exception) -> None:
         """Note an error, to be raised in place of the next round if the answer goes on."""
         if self._next is not None:
             self._batch.remove_waiting(self._next)

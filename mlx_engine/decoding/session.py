@@ -45,7 +45,7 @@ class EngineOwner:
         self._thread = threading.get_ident()
         self.is_closed = False
 
-    def check(self) -> None:
+    def check_usable(self) -> None:
         """Raise EngineMisuse if the engine is closed, or this is another thread."""
         if self.is_closed:
             raise EngineMisuse("The engine is closed: load the model again.")
@@ -56,7 +56,7 @@ class EngineOwner:
             )
 
 
-class _Question(NamedTuple):
+class _QuestionAndPrompt(NamedTuple):
     """Messages of which the last is to be answered, and their prompt."""
 
     messages: list[Message]
@@ -86,7 +86,7 @@ class Session:
         self._settings = settings
         self._depth_policy = depth_policy
         self._make_caches()
-        self._check = owner.check
+        self._check = owner.check_usable
         self._after_answer = parts.after_answer
         self._messages: list[Message] = []
         self._stop = threading.Event()
@@ -99,7 +99,7 @@ class Session:
 
     def _make_caches(self) -> None:
         """Drop all caches of the chat, and make new ones in the formats of the settings."""
-        self._sequence = self._parts.prompts.sequence(self, self._settings.cache, self._name)
+        self._sequence = self._parts.prompts.new_sequence(self, self._settings.cache, self._name)
         self._drafting = Drafting(self._parts.drafting, self._depth_policy)
 
     # settings
@@ -113,7 +113,7 @@ class Session:
     def system(self, text: str | None) -> None:
         self._settings.system = text
         self._continues_at = None
-        self._prompts.forget()
+        self._prompts.forget_rendered()
 
     @property
     def sampling(self) -> SamplingOptions:
@@ -157,7 +157,7 @@ class Session:
         self._parts.template.check_arguments(arguments)
         self._settings.template_arguments = dict(arguments)
         self._continues_at = None
-        self._prompts.forget()
+        self._prompts.forget_rendered()
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -177,7 +177,7 @@ class Session:
             )
         self._settings.tools = tuple(tools)
         self._continues_at = None
-        self._prompts.forget()
+        self._prompts.forget_rendered()
 
     @property
     def cache(self) -> CacheOptions:
@@ -224,7 +224,7 @@ class Session:
     def draft_output(self) -> DraftOutput | None:
         """The output matrix that MTP heads draft with; None without MTP heads."""
         self._check()
-        return self._sequence.drafter.output
+        return self._sequence.drafter.output_head
 
     @property
     def nbytes(self) -> int:
@@ -242,7 +242,7 @@ class Session:
         The messages stay; the next answer reads them again.
         """
         self._check()
-        self._parts.prompts.drop(self._sequence)
+        self._parts.prompts.drop_sequence(self._sequence)
 
     def prompt_tokens(self) -> tuple[int, ...]:
         """Return the tokens of the prompt that `regenerate` or `continue_answer` would read.
@@ -252,7 +252,7 @@ class Session:
         self._check()
         messages = self._messages
         said = messages[-1] if messages and messages[-1].role == "assistant" else EMPTY_ANSWER
-        return tuple(self._prompt(messages, said).published_ids)
+        return tuple(self._make_prompt(messages, said).ids_with_placeholders)
 
     def drop_model(self) -> None:
         """Drop the model when the engine closes; messages, settings and statistics stay."""
@@ -271,13 +271,13 @@ class Session:
         PromptTooLong, BadPrompt, BadPicture, BadChatTemplate before any change.
         """
         return self._begin_answer(
-            lambda: self._question(self._messages, text, self._read_pictures(images))
+            lambda: self._make_question(self._messages, text, self._read_pictures(images))
         )
 
     def _read_pictures(self, images: Sequence[PictureSource]) -> tuple[Picture, ...]:
         """Read and check pictures. Raises BadPicture, also if the model sees none."""
         if images:
-            self._parts.pictures.check_sees()
+            self._parts.pictures.require_tower()
         if isinstance(images, str | bytes):
             raise BadPicture("Pictures are wanted as a list: images=[path].")
         return tuple(
@@ -289,13 +289,13 @@ class Session:
         """Answer the last question again; the text differs unless the seed is set."""
         return self._begin_answer(self._last_question)
 
-    def _last_question(self) -> _Question:
+    def _last_question(self) -> _QuestionAndPrompt:
         asked = self._up_to_last_question()
         if not asked or asked[-1].role not in ("user", "tool"):
             raise EngineMisuse("There is no question to answer again: send one first.")
         if asked[-1].role == "tool":
-            return _Question(asked, self._prompt(asked))
-        return self._question(asked[:-1], asked[-1].text, asked[-1].images)
+            return _QuestionAndPrompt(asked, self._make_prompt(asked))
+        return self._make_question(asked[:-1], asked[-1].text, asked[-1].images)
 
     def edit(self, index: int, text: str) -> Iterator[Event]:
         """Replace message `index`, which is the user's, drop all later messages, and answer.
@@ -304,21 +304,21 @@ class Session:
         """
         return self._begin_answer(lambda: self._replace_question(index, text))
 
-    def _replace_question(self, index: int, text: str) -> _Question:
+    def _replace_question(self, index: int, text: str) -> _QuestionAndPrompt:
         if index not in range(len(self._messages)) or self._messages[index].role != "user":
             raise EngineMisuse(
                 "Message {index} is not a question of this conversation.", index=repr(index)
             )
-        return self._question(self._messages[:index], text, self._messages[index].images)
+        return self._make_question(self._messages[:index], text, self._messages[index].images)
 
-    def _question(
+    def _make_question(
         self, before: Sequence[Message], text: str, images: tuple[Picture, ...] = ()
-    ) -> _Question:
+    ) -> _QuestionAndPrompt:
         check_unicode(text)
         if not text.strip() and not images:
             raise BadPrompt("The message is empty: type a question.")
         messages = [*before, Message("user", text, images=images)]
-        return _Question(messages, self._prompt(messages))
+        return _QuestionAndPrompt(messages, self._make_prompt(messages))
 
     def continue_answer(self) -> Iterator[Event]:
         """Continue the last answer where it was cut, be it before its first word.
@@ -328,14 +328,14 @@ class Session:
         """
         return self._begin_answer(self._cut_answer)
 
-    def _cut_answer(self) -> _Question:
+    def _cut_answer(self) -> _QuestionAndPrompt:
         asked = self._up_to_last_question()
         if not asked:
             raise EngineMisuse("There is no answer to continue: send a question first.")
         last = self._messages[-1]
         said = last if len(asked) < len(self._messages) and last != EMPTY_ANSWER else EMPTY_ANSWER
         messages = asked if said is EMPTY_ANSWER else self._messages
-        return _Question(asked, self._continues_at or self._prompt(messages, said))
+        return _QuestionAndPrompt(asked, self._continues_at or self._make_prompt(messages, said))
 
     def load_messages(self, messages: Sequence[Message]) -> None:
         """Replace the messages by those of a saved chat.
@@ -363,7 +363,7 @@ class Session:
         with an answer that was cut. After an edit of an unread message all messages are read again.
         Raises EngineMisuse if only the last question is left.
         """
-        self._begin()
+        self._check_idle()
         messages, half = self._messages, self._parts.context_length // 2
         asked = [n for n, m in enumerate(messages) if m.role == "user" and n > self._unread]
         if not asked:
@@ -377,17 +377,17 @@ class Session:
         self._continues_at = None
         return self._unread
 
-    def _begin_answer(self, ask: Callable[[], _Question]) -> Iterator[Event]:
+    def _begin_answer(self, make_question: Callable[[], _QuestionAndPrompt]) -> Iterator[Event]:
         """Begin an answer that `stop` can end from now on; return its events."""
         if not self._is_busy:
             self._stop.clear()
-        return self._answer(ask)
+        return self._answer_events(make_question)
 
-    def _answer(self, ask: Callable[[], _Question]) -> Iterator[Event]:
-        """Yield the events of an answer; `ask` makes its prompt when the first is wanted."""
-        self._begin()
-        messages, prompt = ask()
-        self._check_fits(len(prompt.tokens))
+    def _answer_events(self, make_question: Callable[[], _QuestionAndPrompt]) -> Iterator[Event]:
+        """Yield the events of an answer; its prompt is made when the first event is wanted."""
+        self._check_idle()
+        messages, prompt = make_question()
+        self._check_prompt_fits(len(prompt.tokens))
         if self._sequence.cache != self._settings.cache:
             self._make_caches()
         said = prompt.said
@@ -423,8 +423,8 @@ class Session:
         except GeneratorExit:
             raise
         except BaseException:
-            sequence.forget()
-            drafting.forget()
+            sequence.reset_state()
+            drafting.forget_drafter()
             raise
         finally:
             words = reader.text if reader.calls else text.text
@@ -470,13 +470,15 @@ class Session:
         if prompts.files is not None:
             read = self._messages[self._unread :]
             begins = self._prompts.render([*read, UNLIKE_ANY_QUESTION], continues=False).tokens
-            prompts.note_next_prompt(sequence, shared_prefix(begins, sequence.tokens))
+            prompts.note_shared_prefix(sequence, shared_prefix(begins, sequence.tokens))
 
-    def _prompt(self, messages: Sequence[Message], said: Message = EMPTY_ANSWER) -> Prompt:
-        """Make the prompt of the messages that are read; said: an answer to be continued."""
-        return self._prompts.make(messages[self._unread :] or messages, said)
+    def _make_prompt(
+        self, messages: Sequence[Message], partial_answer: Message = EMPTY_ANSWER
+    ) -> Prompt:
+        """Make the prompt of the messages that are read, and of an answer to be continued."""
+        return self._prompts.make_prompt(messages[self._unread :] or messages, partial_answer)
 
-    def _check_fits(self, count: int) -> None:
+    def _check_prompt_fits(self, count: int) -> None:
         limit = self._parts.context_length
         if count >= limit:
             raise PromptTooLong(
@@ -491,7 +493,7 @@ class Session:
         answered = bool(self._messages) and self._messages[-1].role == "assistant"
         return self._messages[:-1] if answered else self._messages[:]
 
-    def _begin(self) -> None:
+    def _check_idle(self) -> None:
         self._check()
         self._require_idle()
 

@@ -8,7 +8,7 @@ import mlx.core as mx
 
 from mlx_engine.cache.attention import RowsCache
 from mlx_engine.cache.contract import WORTH_A_TOKEN, CachesSnapshot, RowCount
-from mlx_engine.drafting.contract import DrafterSnapshot, ReadRows
+from mlx_engine.drafting.contract import DrafterSnapshot, TargetRows
 from mlx_engine.drafting.drafter import Drafter, NoDraft
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler
@@ -44,7 +44,7 @@ class Checkpoint(NamedTuple):
 class SharedPrompts(Protocol):
     """Protocol of the prompts that conversations share; PromptCache implements it."""
 
-    def reuse(self, sequence: "SequenceState", wanted: Sequence[int]) -> None:
+    def reuse_prefix(self, sequence: "SequenceState", prompt_tokens: Sequence[int]) -> None:
         """Let a conversation take over the longest prefix of its prompt that another has read."""
 
     def answer_ended(self, sequence: "SequenceState") -> None:
@@ -68,20 +68,20 @@ class SequenceState:
 
     def __init__(
         self,
-        plain: Model,
+        plain_model: Model,
         drafter: Drafter | None = None,
         cache: CacheOptions = UNQUANTISED,
         shared: SharedPrompts | None = None,
         chat: str | None = None,
     ) -> None:
-        self._plain = plain
+        self._plain = plain_model
         self.cache = cache
         self.chat = chat
         self._shared = shared
         self.is_busy = False
-        self._begin(drafter or NoDraft())
+        self._set_drafter(drafter or NoDraft())
 
-    def _begin(self, drafter: Drafter) -> None:
+    def _set_drafter(self, drafter: Drafter) -> None:
         self.drafter = drafter
         self.model = drafter.target or self._plain
         self.caches = self.model.make_caches(self.cache.bits)
@@ -90,7 +90,7 @@ class SequenceState:
         self._empty = self.snapshot()
 
     @property
-    def can_follow(self) -> bool:
+    def can_commit_lazily(self) -> bool:
         """Whether a round can be committed while only the device knows how many rows it accepted.
 
         Needs the engine's own layers (not mlx-lm's), a drafter that allows it, and no grammar.
@@ -98,7 +98,7 @@ class SequenceState:
         is_free = not self.sampler.depends_on_tokens
         return is_free and self.model.joint_forward is not None and self.drafter.can_follow
 
-    def commit(self, rows: ReadRows, count: int | RowCount) -> None:
+    def commit(self, rows: TargetRows, count: int | RowCount) -> None:
         """Append to the conversation the first `count` rows of the last pass.
 
         Not committing rolls the pass back. count: a RowCount, which only the device knows, is
@@ -122,21 +122,23 @@ class SequenceState:
         """
         before = len(self.tokens)
         self.tokens.extend(tokens)
-        self.drafter.append(readable(tokens))
+        self.drafter.append(text_only_ids(tokens))
         if before // CLEAR_EVERY != len(self.tokens) // CLEAR_EVERY:
             mx.clear_cache()
 
-    def read(self, tokens: Sequence[int], hidden: mx.array, *, is_far: bool = False) -> None:
+    def append_prompt_rows(
+        self, tokens: Sequence[int], hidden: mx.array, *, is_far: bool = False
+    ) -> None:
         """Append prompt tokens that a pass has read. hidden: their hidden states [1, rows, H].
 
         is_far: the tokens are far before the answer, so MTP heads need not read them.
         """
         count = len(tokens)
         self.catch_up()
-        rows = ReadRows(mx.array(readable(tokens), dtype=mx.int32), hidden)
+        rows = TargetRows(mx.array(text_only_ids(tokens), dtype=mx.int32), hidden)
         if is_far:
             self.caches.commit(count)
-            self.drafter.skip(rows)
+            self.drafter.skip_prompt_rows(rows)
         else:
             self.commit(rows, count)
         self.append(tokens)
@@ -147,9 +149,9 @@ class SequenceState:
             if isinstance(cache, RowsCache):
                 cache.shift = shift
 
-    def forget(self) -> None:
+    def reset_state(self) -> None:
         """Drop the conversation's tokens, caches and drafter, as after an error."""
-        self._begin(NoDraft())
+        self._set_drafter(NoDraft())
         mx.clear_cache()
 
     def drop_tokens(self) -> None:
@@ -157,7 +159,7 @@ class SequenceState:
         self._go_back_to(self._empty)
 
     @contextmanager
-    def answering(self) -> Iterator[None]:
+    def during_answer(self) -> Iterator[None]:
         """Context of a running answer: nobody frees the caches; an error drops them."""
         self.is_busy = True
         try:
@@ -165,20 +167,20 @@ class SequenceState:
         except GeneratorExit:
             raise
         except BaseException:
-            self.forget()
+            self.reset_state()
             raise
         finally:
             self.is_busy = False
             if self._shared is not None:
                 self._shared.answer_ended(self)
 
-    def use(self, drafter: Drafter) -> None:
+    def replace_drafter(self, drafter: Drafter) -> None:
         """Replace the conversation's drafter. One that reads hidden states begins at token 0.
 
         A drafter that runs a model over the tokens has to `catch_up` before it drafts.
         """
         if drafter.reads_hidden:
-            self._begin(drafter)
+            self._set_drafter(drafter)
             return
         self.drafter = drafter
         self.model = self._plain
@@ -192,18 +194,18 @@ class SequenceState:
         """Number of tokens that the drafter has read; fewer than all until `catch_up` is done."""
         return self.drafter.length
 
-    def catch_up(self, most: int | None = None) -> None:
-        """Have the drafter read up to `most` of the conversation's tokens it has not read yet."""
-        missed = readable(self.tokens[self.drafter_length :][:most])
+    def catch_up(self, at_most_tokens: int | None = None) -> None:
+        """Have the drafter read tokens of the conversation that it has not read, all or so many."""
+        missed = text_only_ids(self.tokens[self.drafter_length :][:at_most_tokens])
         if missed:
             unused = mx.zeros((1, len(missed), 0))
-            self.drafter.commit(ReadRows(mx.array(missed, dtype=mx.int32), unused), len(missed))
+            self.drafter.commit(TargetRows(mx.array(missed, dtype=mx.int32), unused), len(missed))
             self.drafter.append(missed)
             mx.eval(self.drafter.arrays())
 
     def snapshot(self) -> Checkpoint:
         """Snapshot the conversation now, lazily; the drafter first reads its unread rows."""
-        self.drafter.flush()
+        self.drafter.read_unread_rows()
         return self._lazy_snapshot()
 
     def _lazy_snapshot(self) -> Checkpoint:
@@ -215,7 +217,7 @@ class SequenceState:
 
         The drafter first reads its unread rows; returns their number.
         """
-        read = self.drafter.flush()
+        read = self.drafter.read_unread_rows()
         self._add_checkpoint(self._lazy_snapshot())
         return read
 
@@ -238,14 +240,14 @@ class SequenceState:
         """Evaluate caches and drafter, so that no lazy graph remains."""
         mx.eval(self.caches.arrays(), self.drafter.arrays())
 
-    def reuse(self, prompt: Sequence[int]) -> int:
+    def reuse_prefix(self, prompt: Sequence[int]) -> int:
         """Go to the longest prefix of `prompt` that some conversation has read; return its length.
 
         At least one token of the prompt is left to read.
         """
         wanted = prompt[:-1]
         if self._shared is not None:
-            self._shared.reuse(self, wanted)
+            self._shared.reuse_prefix(self, wanted)
         common = shared_prefix(self.tokens, wanted)
         if common < len(self.tokens):
             self._go_back_to(self._longest_snapshot(common))
@@ -253,9 +255,9 @@ class SequenceState:
             self.add_checkpoint()  # of what is behind it another conversation may want less
         return len(self.tokens)
 
-    def reusable_length(self, wanted: Sequence[int]) -> int:
+    def reusable_length(self, prompt_tokens: Sequence[int]) -> int:
         """Return how many wanted tokens need not be read again, thanks to this conversation."""
-        common = shared_prefix(self.tokens, wanted)
+        common = shared_prefix(self.tokens, prompt_tokens)
         if common == len(self.tokens) and not self.is_busy:
             return common
         return self._longest_snapshot(common).length
@@ -264,26 +266,30 @@ class SequenceState:
         """Return a snapshot after the first `count` tokens, or the nearest one before."""
         return self.snapshot() if count >= len(self.tokens) else self._longest_snapshot(count)
 
-    def branch(self, other: "SequenceState", wanted: Sequence[int]) -> None:
+    def copy_prefix(self, other_sequence: "SequenceState", prompt_tokens: Sequence[int]) -> None:
         """Take over the longest prefix of the wanted tokens that another conversation has read.
 
         Arrays are shared until one of the two writes to them, which then copies.
         """
-        common = shared_prefix(other.tokens, wanted)
-        place = other._longest_snapshot(common) if other.is_busy else other.snapshot_at(common)
-        self.tokens = other.tokens[: place.length]
-        self.caches = other.caches.fork()
+        common = shared_prefix(other_sequence.tokens, prompt_tokens)
+        place = (
+            other_sequence._longest_snapshot(common)
+            if other_sequence.is_busy
+            else other_sequence.snapshot_at(common)
+        )
+        self.tokens = other_sequence.tokens[: place.length]
+        self.caches = other_sequence.caches.fork()
         self.caches.restore(place.caches)
-        known = [kept for kept in other.checkpoints if kept.length <= place.length]
-        if place.drafter is not None and self._drafts_like(other):
-            self.drafter.join(other.drafter, place.drafter)
-            self.drafter.append(readable(self.tokens))
+        known = [kept for kept in other_sequence.checkpoints if kept.length <= place.length]
+        if place.drafter is not None and self._has_same_drafter(other_sequence):
+            self.drafter.copy_state(other_sequence.drafter, place.drafter)
+            self.drafter.append(text_only_ids(self.tokens))
             self.checkpoints = known
         else:
             self._reset_drafter()
             self.checkpoints = [kept._replace(drafter=None) for kept in known]
 
-    def set_restored(self, tokens: Sequence[int], newest: mx.array | None) -> None:
+    def set_restored_tokens(self, tokens: Sequence[int], newest: mx.array | None) -> None:
         """Set the tokens that a saved prompt has filled the caches with, the drafter's included.
 
         newest: hidden state of the last token [1, 1, H] for MTP heads.
@@ -291,22 +297,24 @@ class SequenceState:
         memories = tuple(caches.snapshot() for caches in self.drafter.caches)
         snapshot = DrafterSnapshot(len(tokens), memories, newest)
         self.tokens, self.checkpoints = list(tokens), []
-        self.drafter.join(self.drafter, snapshot)
-        self.drafter.append(readable(self.tokens))
+        self.drafter.copy_state(self.drafter, snapshot)
+        self.drafter.append(text_only_ids(self.tokens))
         self.add_checkpoint()
 
-    def can_branch(self, other: "SequenceState") -> bool:
+    def can_copy_prefix(self, other_sequence: "SequenceState") -> bool:
         """Whether this conversation can take over tokens that another one has read."""
-        can_follow = not self.drafter.reads_hidden or self._drafts_like(other)
-        return self.model is other.model and self.cache == other.cache and can_follow
+        can_follow = not self.drafter.reads_hidden or self._has_same_drafter(other_sequence)
+        return (
+            self.model is other_sequence.model and self.cache == other_sequence.cache and can_follow
+        )
 
-    def _drafts_like(self, other: "SequenceState") -> bool:
-        mine, its = self.drafter, other.drafter
+    def _has_same_drafter(self, other_sequence: "SequenceState") -> bool:
+        mine, its = self.drafter, other_sequence.drafter
         return type(mine) is type(its) and mine.options.source == its.options.source
 
     def _longest_snapshot(self, common: int) -> Checkpoint:
         """Return the longest snapshot of at most `common` tokens, an empty one if need be."""
-        drafter = self.drafter.earlier_rows(common) if self.caches.keeps_all_rows else None
+        drafter = self.drafter.restorable_length(common) if self.caches.keeps_all_rows else None
         if drafter is not None:
             return Checkpoint(
                 drafter.length, self.caches.snapshot_at_length(drafter.length), drafter
@@ -353,18 +361,18 @@ def thin_out_checkpoints(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
     kept = list(checkpoints)
     end = kept[-1].length + 1
 
-    def unread_tokens(n: int) -> float:
+    def gap_cost(n: int) -> float:
         gap = (kept[n + 1].length - kept[n - 1].length) / (end - kept[n].length)
         return gap / 4 if kept[n].is_on_the_way else gap
 
     while len(kept) > CHECKPOINTS:
-        del kept[min(range(1, len(kept) - 1), key=unread_tokens)]
+        del kept[min(range(1, len(kept) - 1), key=gap_cost)]
     return kept
 
 
-def readable(tokens: Sequence[int], placeholder: int = 0) -> list[int]:
-    """Token ids for what sees no pictures: `placeholder` where a picture's content stands."""
-    return [token if token >= 0 else placeholder for token in tokens]
+def text_only_ids(tokens: Sequence[int], placeholder_id: int = 0) -> list[int]:
+    """Token ids for what sees no pictures: `placeholder_id` where a picture's content stands."""
+    return [token if token >= 0 else placeholder_id for token in tokens]
 
 
 def shared_prefix(left: Sequence[int], right: Sequence[int]) -> int:

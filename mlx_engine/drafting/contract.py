@@ -56,7 +56,7 @@ class DraftOffer(NamedTuple):
     limit: int = MAX_DEPTH
 
 
-class Choice(NamedTuple):
+class DraftChoice(NamedTuple):
     """How many tokens a round drafts (`depth`), and why no more where more was asked for.
 
     auto: the depth that would be fastest, where the user has fixed another. by: the source that
@@ -93,7 +93,7 @@ class DraftRequest(NamedTuple):
     by: DraftedBy | None = None
 
 
-class ReadRows(NamedTuple):
+class TargetRows(NamedTuple):
     """Tokens that the target has read in its last pass or a prompt, and what it computed; lazy.
 
     tokens: int [R]. hidden: hidden states [1, R, H]. picked: the target's next token after each
@@ -104,12 +104,12 @@ class ReadRows(NamedTuple):
     hidden: mx.array
     picked: mx.array | None = None
 
-    def first(self, count: int) -> "ReadRows":
+    def first_rows(self, count: int) -> "TargetRows":
         """Return the first `count` rows: their tokens, hidden states and picked tokens; lazy."""
         if count == self.tokens.shape[0]:
             return self
         picked = None if self.picked is None else self.picked[:count]
-        return ReadRows(self.tokens[:count], self.hidden[:, :count], picked)
+        return TargetRows(self.tokens[:count], self.hidden[:, :count], picked)
 
 
 class UnreadRowArrays(NamedTuple):
@@ -118,7 +118,7 @@ class UnreadRowArrays(NamedTuple):
     tokens: mx.array
     hidden: mx.array
 
-    def last(self, count: int) -> "UnreadRowArrays":
+    def newest_rows(self, count: int) -> "UnreadRowArrays":
         """Copy the newest `count` rows (tokens and hidden states), so that the others are freed."""
         if self.tokens.shape[0] <= count:
             return self

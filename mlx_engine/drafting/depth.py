@@ -18,16 +18,16 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from mlx_engine.drafting.contract import ALONE, DEEPEST, BatchLimits, Choice, DraftOffer
+from mlx_engine.drafting.contract import ALONE, DEEPEST, BatchLimits, DraftChoice, DraftOffer
 from mlx_engine.drafting.record import (
     FIRST_LOSS,
     NO_OTHERS,
     SPIKE,
     Acceptance,
+    ConcurrentChats,
     DraftKind,
     DraftRecord,
     DraftRecords,
-    OtherChats,
     PassCosts,
     RoundCosts,
 )
@@ -64,12 +64,12 @@ class SourcePolicy:
     acceptance: Acceptance
     costs: RoundCosts
 
-    def __init__(self, by: DraftedBy) -> None:
-        self._by, self._deepest = by, MAX_DEPTH if by == "mtp" else DEEPEST
+    def __init__(self, source: DraftedBy) -> None:
+        self._by, self._deepest = source, MAX_DEPTH if source == "mtp" else DEEPEST
         self.others = NO_OTHERS
         self._chats, self._cooldown, self._plain_rounds = 1, 0, 0
         self.record = DraftRecord()
-        self._parked = self._choice(0)
+        self._parked = self._draft_choice(0)
 
     def begin(self, record: DraftRecord, passes: PassCosts, others: int) -> None:
         """Begin a text with this record and cost table, in passes that `others` other chats share.
@@ -86,18 +86,18 @@ class SourcePolicy:
         self.costs = record.costs[others]
         self.costs.is_new_text = True
 
-    def gains(self, chance: float | None = None, deepest: int = DEEPEST) -> list[float]:
+    def speed_gains(self, acceptance: float | None = None, deepest: int = DEEPEST) -> list[float]:
         """Return by draft depth the speed over plain decoding: [k] -> 1.2 for 20 % faster.
 
-        chance: acceptance of each token, where the source knows better than past rounds. What a
+        acceptance: acceptance of each token, where the source knows better than past rounds. What a
         draft takes from or gives to the other chats in a pass is counted as this chat's; their rows
         are taken to yield as many tokens as rows of this one.
         """
         costs, tokens, others = self.costs, self.acceptance.tokens, self.others
-        if chance is not None:
+        if acceptance is not None:
             tokens = [1.0]
             for _ in range(DEEPEST):
-                tokens.append(1 + chance * tokens[-1])
+                tokens.append(1 + acceptance * tokens[-1])
         ms = costs.ms[: min(deepest, self._deepest) + 1]
         if not others.chats:
             return [tokens[depth] * ms[0] / cost for depth, cost in enumerate(ms)]
@@ -107,9 +107,9 @@ class SourcePolicy:
         speeds = [(theirs + tokens[depth]) / cost for depth, cost in enumerate(ms)]
         return [1 + (others.chats + 1) * (speed / plain - 1) for speed in speeds]
 
-    def best(self, chance: float | None = None, deepest: int = DEEPEST) -> int:
+    def best_depth(self, acceptance: float | None = None, deepest: int = DEEPEST) -> int:
         """Return the draft depth with the highest expected speed; 0 where no draft is faster."""
-        return _best(self.gains(chance, deepest))
+        return _fastest_depth(self.speed_gains(acceptance, deepest))
 
     @property
     def can_afford_loss(self) -> bool:
@@ -124,67 +124,69 @@ class SourcePolicy:
 
         False for the first draft of all, so that its source reads everything.
         """
-        return (self.acceptance.is_measured or not self.can_afford_loss) and not self.best()
+        return (self.acceptance.is_measured or not self.can_afford_loss) and not self.best_depth()
 
     def why_never(self) -> Reason | None:
         """Return why even drafts that are always accepted are slower; None if they are not."""
-        return None if self.can_afford_loss else self._why_parked()
+        return None if self.can_afford_loss else self._why_paused()
 
-    def rest(self) -> Choice | None:
+    def choose_while_paused(self) -> DraftChoice | None:
         """Return the choice of a source that pauses, and count down; None if it may draft."""
         if not self._cooldown:
             return None
         self._cooldown -= 1
         return self._parked
 
-    def next(self, chance: float | None = None, deepest: int = DEEPEST) -> Choice:
-        """Choose the draft depth of the next round. chance: the source's estimate of acceptance.
+    def next_depth(self, acceptance: float | None = None, deepest: int = DEEPEST) -> DraftChoice:
+        """Choose the draft depth of the next round. acceptance: the source's own estimate.
 
         Without that estimate, a depth that promises little is tried after a cooldown.
         """
-        if chance is None and (parked := self.rest()):
+        if acceptance is None and (parked := self.choose_while_paused()):
             return parked
-        gains, ms, budget = self.gains(chance, deepest), self.costs.ms, self.record.budget
+        gains, ms, budget = self.speed_gains(acceptance, deepest), self.costs.ms, self.record.budget
         if not self.acceptance.is_measured:
             budget /= 2  # another draft can follow the first
         most_ms = (1 + budget * self._chats) * ms[0]
-        best = _best([gain * (ms[depth] <= most_ms) for depth, gain in enumerate(gains)])
+        best = _fastest_depth([gain * (ms[depth] <= most_ms) for depth, gain in enumerate(gains)])
         if best:
-            wants_plain = chance is None and self.costs.wants_plain(gains[best])
-            return self._choice(0, MEASURING) if wants_plain else self._choice(best)
-        self._parked = self._choice(0, self._why_parked(chance))
-        if chance is None:
+            wants_plain = acceptance is None and self.costs.wants_plain(gains[best])
+            return self._draft_choice(0, MEASURING) if wants_plain else self._draft_choice(best)
+        self._parked = self._draft_choice(0, self._why_paused(acceptance))
+        if acceptance is None:
             self._cooldown = COOLDOWN
             is_due = self.can_afford_loss or self._plain_rounds >= HOPELESS_COOLDOWN
             tried = max(range(1, len(gains)), key=gains.__getitem__, default=0)
             if is_due and tried and ms[tried] <= most_ms:
-                return self._choice(tried)
+                return self._draft_choice(tried)
         return self._parked
 
-    def _choice(self, depth: int, why: Reason | None = None) -> Choice:
-        return Choice(depth, why, by=self._by)
+    def _draft_choice(self, depth: int, reason: Reason | None = None) -> DraftChoice:
+        return DraftChoice(depth, reason, by=self._by)
 
-    def learn(self, drafted: int, accepted: int, milliseconds: float, own_ms: float | None) -> None:
-        """Count a drafted round. own_ms: what such a round takes, None where it is not known."""
+    def learn_round(
+        self, drafted: int, accepted: int, milliseconds: float, expected_ms: float | None
+    ) -> None:
+        """Count a drafted round. expected_ms: what such a round takes, None where not known."""
         depth = min(drafted, len(self.costs.ms) - 1)
-        if own_ms is not None:
-            self.costs.add(depth, own_ms)
-        self.acceptance.add(drafted, accepted)
-        self.charge(milliseconds, accepted + 1, depth)
+        if expected_ms is not None:
+            self.costs.add_round(depth, expected_ms)
+        self.acceptance.add_round(drafted, accepted)
+        self.charge_loss(milliseconds, accepted + 1, depth)
         self._plain_rounds = 0
         if accepted:
             self._cooldown = 0
         elif self._cooldown:
-            self._parked = self._choice(0, self._why_parked())
+            self._parked = self._draft_choice(0, self._why_paused())
 
-    def learn_plain(self, milliseconds: float, *, saves: bool) -> None:
-        """Count an undrafted round between undrafted ones. saves: it adds to the loss budget."""
+    def learn_plain_round(self, milliseconds: float, *, adds_to_budget: bool) -> None:
+        """Count an undrafted round between undrafted ones, which may add to the loss budget."""
         self._plain_rounds += 1
-        self.costs.add(0, milliseconds)
-        if saves and self.record.budget < MAX_SAVED:
+        self.costs.add_round(0, milliseconds)
+        if adds_to_budget and self.record.budget < MAX_SAVED:
             self.record.budget += LOSS / self._chats
 
-    def charge(self, milliseconds: float, tokens: int, depth: int) -> None:
+    def charge_loss(self, milliseconds: float, tokens: int, depth: int) -> None:
         """Charge the loss budget with what a round took beyond `tokens` plain ones, less spikes.
 
         Chats that share a pass share in what it loses.
@@ -194,7 +196,7 @@ class SourcePolicy:
         budget = record.budget + (LOSS * cost + tokens - cost) / self._chats
         record.budget = max(-FIRST_LOSS, min(MAX_SAVED, budget))
 
-    def _why_parked(self, chance: float | None = None) -> Reason:
+    def _why_paused(self, acceptance: float | None = None) -> Reason:
         ms = self.costs.ms
         if min(self._deepest, len(ms) - 1) == 0:
             return Reason("no-source", Words("Drafting is paused: nothing can guess in this chat."))
@@ -207,22 +209,22 @@ class SourcePolicy:
             return Reason("parked-cost", words)
         if self._chats > 1 and 0 in self.record.costs:
             alone, tokens = self.record.costs[0].ms, self.acceptance.tokens
-            if _best([tokens[depth] * alone[0] / ms for depth, ms in enumerate(alone)]):
+            if _fastest_depth([tokens[depth] * alone[0] / ms for depth, ms in enumerate(alone)]):
                 return SHARED_PASS
-        if chance is None and self.best():
+        if acceptance is None and self.best_depth():
             words = Words(
                 "Drafting is paused for a moment: it has saved too little time so far to risk "
                 "wrong guesses."
             )
             return Reason("parked-loss", words)
-        percent = 100 * (self.acceptance.chances[0] if chance is None else chance)
+        percent = 100 * (self.acceptance.chances[0] if acceptance is None else acceptance)
         words = (
             Words(
                 "Drafting is paused: {cost}, and only {percent:.0f}% of first guesses are right.",
                 percent=percent,
                 cost=cost,
             )
-            if self.acceptance.is_measured and chance is None
+            if self.acceptance.is_measured and acceptance is None
             else Words(
                 "Drafting is paused: {cost}, and only {percent:.0f}% of first guesses are expected "
                 "to be right.",
@@ -244,7 +246,7 @@ class PastRound(NamedTuple):
 class DepthPolicy:
     """Chooses before each round of one chat how many tokens are drafted, and by which source.
 
-    passes: returns the present table of pass costs. small_share: the cost of a pass of the small
+    passes: returns the present table of pass costs. draft_model_cost: the cost of a pass of the
     draft model, as a share of one of the target. records: what earlier drafts have shown, shared by
     all chats of an engine.
     """
@@ -252,17 +254,17 @@ class DepthPolicy:
     def __init__(
         self,
         passes: Callable[[], PassCosts],
-        small_share: float = 0.0,
+        draft_model_cost: float = 0.0,
         records: DraftRecords | None = None,
     ) -> None:
         self._measured = passes
-        self._small_share = small_share
+        self._small_share = draft_model_cost
         self._records: DraftRecords = {} if records is None else records
         self._passes: PassCosts | None = None
         self._batch = ALONE
         self._options = DraftOptions(depth=0)
         self._sources: dict[DraftedBy, SourcePolicy] = {}
-        self._planned = Choice(0, None)
+        self._planned = DraftChoice(0, None)
         self._is_off = False
         self._pausing: SourcePolicy | None = None
         self._before = PastRound()
@@ -272,8 +274,8 @@ class DepthPolicy:
         self._passes, self._before = self._measured(), PastRound()
         self._begin_sources()
 
-    def follow(self, options: DraftOptions) -> None:
-        """Take over the user's draft options; each set of options has a record of its own."""
+    def adopt_options(self, options: DraftOptions) -> None:
+        """Apply new draft options of the user; each set of options has a record of its own."""
         if options != self._options:
             self._options = options
             self._begin_sources()
@@ -288,47 +290,49 @@ class DepthPolicy:
 
     def _begin_sources(self) -> None:
         for by in self._sources:
-            self._begin(by)
+            self._begin_source(by)
 
-    def source(self, by: DraftedBy) -> SourcePolicy:
+    def source_policy(self, source: DraftedBy) -> SourcePolicy:
         """Return the SourcePolicy of one draft source, made at the first call."""
-        if by not in self._sources:
-            self._sources[by] = SourcePolicy(by)
-            self._begin(by)
-        return self._sources[by]
+        if source not in self._sources:
+            self._sources[source] = SourcePolicy(source)
+            self._begin_source(source)
+        return self._sources[source]
 
-    def _begin(self, by: DraftedBy) -> None:
+    def _begin_source(self, source: DraftedBy) -> None:
         if self._passes is None:
             self._passes = self._measured()
-        passes, kind = self._passes, DraftKind(by, replace(self._options, depth=0))
-        if by != "mtp":
-            share = self._small_share if by == "model" else 0.0
+        passes, kind = self._passes, DraftKind(source, replace(self._options, depth=0))
+        if source != "mtp":
+            share = self._small_share if source == "model" else 0.0
             passes = passes._replace(draft_ms=share * passes.verify_ms[0], later_ms=())
         record = self._records.setdefault(kind, DraftRecord())
-        self._sources[by].begin(record, passes, self._batch.other_chats)
+        self._sources[source].begin(record, passes, self._batch.other_chats)
 
-    def plan(
+    def plan_round(
         self,
         offers: Sequence[DraftOffer],
         depth: int | Literal["auto"],
         drafts_nothing: Reason | None,
-    ) -> Choice:
+    ) -> DraftChoice:
         """Choose draft source and depth of the next round from the drafters' offers.
 
         depth: the user's option. drafts_nothing: the reason where there are no offers.
         """
         self._is_off, self._pausing = depth == 0, None
-        self._planned = self._choose(offers, depth) if offers else Choice(0, drafts_nothing)
+        self._planned = (
+            self._choose_draft(offers, depth) if offers else DraftChoice(0, drafts_nothing)
+        )
         return self._planned
 
-    def rest(self) -> Choice | None:
+    def choose_while_paused(self) -> DraftChoice | None:
         """Return the last choice again while drafting is off or pauses, at next to no cost.
 
         None where `plan` has to choose.
         """
         if self._is_off:
             return self._planned
-        return None if self._pausing is None else self._pausing.rest()
+        return None if self._pausing is None else self._pausing.choose_while_paused()
 
     def would_copy_passage(
         self, offers: Sequence[DraftOffer], depth: int | Literal["auto"]
@@ -337,15 +341,15 @@ class DepthPolicy:
         offer = self._choose_offer(offers, depth) if offers else None
         if offer is None or offer.by != "prompt-lookup":
             return False
-        return depth != "auto" or _best(self._gains_of(offer)) > 0
+        return depth != "auto" or _fastest_depth(self._speed_gains(offer)) > 0
 
-    def learn(
+    def learn_round(
         self,
-        choice: Choice,
+        choice: DraftChoice,
         drafted: int,
         accepted: int,
         milliseconds: float,
-        others: OtherChats = NO_OTHERS,
+        others: ConcurrentChats = NO_OTHERS,
     ) -> None:
         """Count the outcome and milliseconds of a round that was planned by `choice`.
 
@@ -358,7 +362,7 @@ class DepthPolicy:
         before, self._before = self._before, PastRound(choice.by, drafted, milliseconds)
         after = self._planned
         if drafted and choice.by is not None:
-            source = self.source(choice.by)
+            source = self.source_policy(choice.by)
             source.others = others
             depth = min(drafted, len(source.costs.ms) - 1)
             took_ms = source.costs.scaled_round_ms(depth, milliseconds, others)
@@ -366,7 +370,7 @@ class DepthPolicy:
             if not (after.depth or before.drafted):
                 both_ms = took_ms + max(0.0, before.milliseconds - source.costs.ms[0])
                 own_ms = min(both_ms, source.costs.ms[depth])
-            source.learn(drafted, accepted, took_ms, own_ms)
+            source.learn_round(drafted, accepted, took_ms, own_ms)
             return
         neighbour = before.drafted or after.depth
         by = after.by if after.depth else before.by
@@ -375,21 +379,23 @@ class DepthPolicy:
             if others.chats or self._batch.other_chats:
                 took_ms = source.costs.scaled_round_ms(0, milliseconds, others)
             if not neighbour:
-                source.learn_plain(took_ms, saves=not self._is_off)
+                source.learn_plain_round(took_ms, adds_to_budget=not self._is_off)
             elif name == by:
-                source.charge(took_ms, 1, min(neighbour, len(source.costs.ms) - 1))
+                source.charge_loss(took_ms, 1, min(neighbour, len(source.costs.ms) - 1))
 
-    def _choose(self, offers: Sequence[DraftOffer], depth: int | Literal["auto"]) -> Choice:
+    def _choose_draft(
+        self, offers: Sequence[DraftOffer], depth: int | Literal["auto"]
+    ) -> DraftChoice:
         offer = self._choose_offer(offers, depth)
         if depth != "auto":
-            why = _too_deep(offer.limit) if offer.limit < depth else None
-            auto = _best(self._gains_of(offer))
-            return Choice(min(depth, offer.limit), why, auto, offer.by)
+            why = _too_deep_reason(offer.limit) if offer.limit < depth else None
+            auto = _fastest_depth(self._speed_gains(offer))
+            return DraftChoice(min(depth, offer.limit), why, auto, offer.by)
         deepest = min(offer.limit, self._batch.deepest)
         if not deepest:
-            return Choice(0, SHARED_PASS, by=offer.by)
-        self._pausing = self.source(offer.by)
-        return self._pausing.next(offer.chance, deepest)
+            return DraftChoice(0, SHARED_PASS, by=offer.by)
+        self._pausing = self.source_policy(offer.by)
+        return self._pausing.next_depth(offer.chance, deepest)
 
     def _choose_offer(
         self, offers: Sequence[DraftOffer], depth: int | Literal["auto"]
@@ -397,21 +403,21 @@ class DepthPolicy:
         """Choose an offer of the draft sources: a long copy that pays, else the fastest."""
         first = offers[0]
         is_set = depth != "auto" or len(offers) == 1
-        if is_set or (first.is_long and _best(self._gains_of(first))):
+        if is_set or (first.is_long and _fastest_depth(self._speed_gains(first))):
             return first
-        return max(offers, key=lambda offer: max(self._gains_of(offer)))
+        return max(offers, key=lambda offer: max(self._speed_gains(offer)))
 
-    def _gains_of(self, offer: DraftOffer) -> list[float]:
-        return self.source(offer.by).gains(offer.chance, offer.limit)
+    def _speed_gains(self, offer: DraftOffer) -> list[float]:
+        return self.source_policy(offer.by).speed_gains(offer.chance, offer.limit)
 
 
-def _too_deep(limit: int) -> Reason:
+def _too_deep_reason(limit: int) -> Reason:
     many = "{n} tokens at a time is the most that can be guessed here."
     words = Words(many, "1 token at a time is the most that can be guessed here.", limit)
     return Reason("source-limit", words)
 
 
-def _best(gains: Sequence[float]) -> int:
+def _fastest_depth(speed_gains: Sequence[float]) -> int:
     """Return the depth of the largest gain, or 0 where drafting is not worth it."""
-    best = gains.index(max(gains))
-    return best if gains[best] >= WORTH_IT else 0
+    best = speed_gains.index(max(speed_gains))
+    return best if speed_gains[best] >= WORTH_IT else 0

@@ -22,7 +22,7 @@ from mlx_engine.drafting.contract import (
     DrafterSnapshot,
     DraftOffer,
     DraftRequest,
-    ReadRows,
+    TargetRows,
     UnreadRowArrays,
     empty_draft,
 )
@@ -81,7 +81,7 @@ class Drafter(ABC):
     @property
     def length(self) -> int:
         """Number of committed tokens, without those of a count that the host does not know yet."""
-        self._resolve()
+        self._resolve_length()
         return self._length
 
     @property
@@ -97,19 +97,19 @@ class Drafter(ABC):
         return nbytes if self.lookup is None else nbytes + self.lookup.ngrams.nbytes
 
     @property
-    def output(self) -> DraftOutput | None:
+    def output_head(self) -> DraftOutput | None:
         """The output head that MTP heads draft with; None where no MTP head drafts."""
         return None
 
-    def prepare(self) -> None:
+    def load_weights(self) -> None:
         """Read the weights that draft into memory, before the first draft. Raises EngineError."""
         return
 
-    def follow(self, options: DraftOptions) -> None:
-        """Take over draft options that may change between rounds: rule, min_probability, output."""
+    def adopt_options(self, options: DraftOptions) -> None:
+        """Apply the draft options that may change between rounds: rule, min_probability, output."""
         self.options = options
 
-    def commit(self, rows: ReadRows, count: int | RowCount) -> None:
+    def commit(self, rows: TargetRows, count: int | RowCount) -> None:
         """Append to the conversation the first `count` rows of the target's pass.
 
         Called once for every committed token, in order: the prompt in chunks, then round by round.
@@ -117,19 +117,19 @@ class Drafter(ABC):
         where `can_follow`.
         """
         del rows
-        self._resolve()
+        self._resolve_length()
         if isinstance(count, int):
             self._length += count
         else:
             self._count = count
 
-    def _resolve(self) -> None:
-        """Add the last committed number of rows to the length, once the host knows it."""
+    def _resolve_length(self) -> None:
+        """Add the last committed number of rows to the length, once the device has told it."""
         if self._count is not None and self._count.known is not None:
             self._length += self._count.known
             self._count = None
 
-    def skip(self, rows: ReadRows) -> None:
+    def skip_prompt_rows(self, rows: TargetRows) -> None:
         """Append rows of a long prompt far before the answer, which the drafter may leave out.
 
         A drafter that can do without their hidden states leaves them out; lazy, they are then never
@@ -147,11 +147,11 @@ class Drafter(ABC):
         for output in self.adapting:
             output.append(tokens)
 
-    def flush(self) -> int:
+    def read_unread_rows(self) -> int:
         """Read committed rows not read yet, unless paused; return how many a head has read."""
         return 0
 
-    def offers(self, newest: int, forced: int = 0) -> tuple[DraftOffer, ...]:
+    def draft_offers(self, newest: int, forced: int = 0) -> tuple[DraftOffer, ...]:
         """Return the drafter's offers for the next round, the preferred one first.
 
         A copy by prompt lookup is preferred where its match is long. newest: the last token that
@@ -165,19 +165,19 @@ class Drafter(ABC):
         own = () if self.offer is None else (self.offer,)
         if self.lookup is None:
             return own
-        passage = self.lookup.find(newest)
+        passage = self.lookup.find_passage(newest)
         if passage is None:
             return own
         copy = DraftOffer("prompt-lookup", passage.chance, passage.is_long, DEEPEST)
         return (copy, *own) if passage.is_long else (*own, copy)
 
-    def copy(self, request: DraftRequest) -> Draft:
+    def draft_by_lookup(self, request: DraftRequest) -> Draft:
         """Draft by prompt lookup; no tokens where nothing matches."""
         if request.depth == 0 or self.lookup is None:  # the newest token may be on its way
             return empty_draft()
         assert request.position == self.lookup.length + 1
         newest: int = request.last.item()  # type: ignore[assignment]
-        return Draft(mx.array(self.lookup.copy(newest, request.depth), dtype=mx.int32))
+        return Draft(mx.array(self.lookup.copy_tokens(newest, request.depth), dtype=mx.int32))
 
     @abstractmethod
     def draft(self, request: DraftRequest, sampler: Sampler) -> Draft:
@@ -191,7 +191,7 @@ class Drafter(ABC):
         caches = tuple(caches.snapshot() for caches in self.caches)
         return DrafterSnapshot(self.length, caches, self._newest)
 
-    def earlier_rows(self, length: int) -> DrafterSnapshot | None:
+    def restorable_length(self, length: int) -> DrafterSnapshot | None:
         """Return the largest length up to `length` that `restore` can reach without a snapshot.
 
         None where the caches no longer hold the rows before it.
@@ -203,7 +203,7 @@ class Drafter(ABC):
             length, tuple(caches.snapshot_at_length(length) for caches in self.caches)
         )
 
-    def join(self, other: Self, snapshot: DrafterSnapshot) -> None:
+    def copy_state(self, other: Self, snapshot: DrafterSnapshot) -> None:
         """Copy the state of another drafter of this kind at one of its snapshots.
 
         The tokens up to there have still to be given to `append`.
@@ -250,12 +250,12 @@ class UncountedRows(NamedTuple):
     rows: UnreadRowArrays
     counted: RowCount
 
-    def first(self, count: int) -> UnreadRowArrays:
+    def first_rows(self, count: int) -> UnreadRowArrays:
         """Return the first `count` rows, once the host knows how many count."""
         return UnreadRowArrays(self.rows.tokens[:count], self.rows.hidden[:, :count])
 
 
-class BeforeDraft(NamedTuple):
+class StateBeforeDraft(NamedTuple):
     """State of an MTP head's caches and unread rows before a draft, to undo that draft with."""
 
     place: CachesSnapshot
@@ -280,81 +280,83 @@ class HeadMemory:
 
     If too many rows are unread, the oldest of them are dropped. waiting: the unread rows; unread:
     their number. open: rows after these, of which only the device knows how many count. gap: the
-    caches' length when rows were last dropped. can_join: a pass of the head may have rows of
-    several conversations.
+    caches' length when rows were last dropped. can_share_passes: a pass may have rows
+    of several conversations.
     """
 
-    def __init__(self, head: MtpHead, bits: CacheBits = 16, *, can_join: bool = True) -> None:
+    def __init__(
+        self, head: MtpHead, bits: CacheBits = 16, *, can_share_passes: bool = True
+    ) -> None:
         """Make empty caches for an MTP head. bits: of keys and values."""
-        self.head, self.can_join = head, can_join
+        self.head, self.can_join = head, can_share_passes
         self.caches = head.make_head_caches(bits)
         self.gap = self.unread = 0
         self.waiting: list[UnreadRowArrays] = []
         self.open: UncountedRows | None = None
 
-    def replace_waiting(self, waiting: Sequence[UnreadRowArrays]) -> None:
+    def set_unread_rows(self, waiting: Sequence[UnreadRowArrays]) -> None:
         """Replace the committed rows that the MTP head has not read yet."""
         self.waiting, self.unread = list(waiting), 0
         for rows in waiting:
             self.unread += rows.tokens.shape[0]
 
-    def wait(self, rows: UnreadRowArrays) -> None:
+    def add_unread_rows(self, rows: UnreadRowArrays) -> None:
         """Keep committed rows for the MTP head's next pass."""
         self.waiting.append(rows)
         self.unread += rows.tokens.shape[0]
 
-    def drop_unread_rows(self, kept: int) -> None:
-        """Drop unread rows of the MTP head, the oldest first, all but `kept`.
+    def drop_unread_rows(self, kept_rows: int) -> None:
+        """Drop unread rows of the MTP head, the oldest first, all but `kept_rows`.
 
         Sets `gap`, for kept = 0 even if no row was unread.
         """
-        if kept and self.unread <= kept:
+        if kept_rows and self.unread <= kept_rows:
             return
-        first, over = 0, self.unread - kept
+        first, over = 0, self.unread - kept_rows
         while over and (count := self.waiting[first].tokens.shape[0]) <= over:
             first, over = first + 1, over - count
         newest = self.waiting[first:]
         if over:
-            newest[0] = newest[0].last(newest[0].tokens.shape[0] - over)
+            newest[0] = newest[0].newest_rows(newest[0].tokens.shape[0] - over)
         self.gap = self.caches.length
-        self.replace_waiting(newest)
+        self.set_unread_rows(newest)
 
-    def read(self, drafted: Sequence[UnreadRowArrays] = ()) -> mx.array:
+    def read_rows(self, drafted: Sequence[UnreadRowArrays] = ()) -> mx.array:
         """Have the MTP head read all unread rows, then drafted rows, whose cache rows do not stay.
 
         Returns the head's states [1, T, H] of all of them; open rows stay unread.
         """
-        rows, true_rows = joined([*self.waiting, *drafted]), self.unread
-        self.replace_waiting(())
+        rows, true_rows = concatenate_rows([*self.waiting, *drafted]), self.unread
+        self.set_unread_rows(())
         states = self.head.mtp_forward(rows.tokens[None], rows.hidden, self.caches)
         self.caches.commit(true_rows)
         return states
 
-    def begin_draft(self, newest: UnreadRowArrays | None) -> BeforeDraft:
+    def begin_draft(self, newest: UnreadRowArrays | None) -> StateBeforeDraft:
         """Prepare a draft after the newest token's row; return the state to `undo` it with.
 
         newest: None where that row is the last open one that counts.
         """
         if self.unread > FEW_WAITING:
-            self.read()
-        before = BeforeDraft(self.caches.temporary_snapshot(), tuple(self.waiting), self.open)
+            self.read_rows()
+        before = StateBeforeDraft(self.caches.temporary_snapshot(), tuple(self.waiting), self.open)
         if newest is not None:
-            self.wait(newest)
+            self.add_unread_rows(newest)
         return before
 
-    def take_unread(self, drafted: Sequence[UnreadRowArrays] = ()) -> UnreadRows:
-        """Return all unread rows, then `open` ones and drafted ones, as input of the next pass.
+    def pop_unread_rows(self, drafted: Sequence[UnreadRowArrays] = ()) -> UnreadRows:
+        """Return the rows that the MTP head has not read, then drafted ones, as its next input.
 
         They no longer count as unread.
         """
         opened, self.open = self.open, None
         if opened is None:
-            rows, true_rows = joined([*self.waiting, *drafted]), self.unread
-            self.replace_waiting(())
+            rows, true_rows = concatenate_rows([*self.waiting, *drafted]), self.unread
+            self.set_unread_rows(())
             return UnreadRows(rows, true_rows)
         if self.waiting:
-            self.read()
-        rows, count = joined([opened.rows, *drafted]), opened.counted
+            self.read_rows()
+        rows, count = concatenate_rows([opened.rows, *drafted]), opened.counted
         if drafted:  # rows that count first, then drafted ones, then what is left
             order = mx.arange(count.most + len(drafted))
             behind = order + mx.where(order < count.rows, 0, count.most - count.rows)
@@ -362,16 +364,16 @@ class HeadMemory:
             rows = UnreadRowArrays(mx.take(rows.tokens, order), mx.take(rows.hidden, order, axis=1))
         return UnreadRows(rows, count, count.length_with_count(len(drafted) - 1))
 
-    def undo(self, before: BeforeDraft) -> None:
+    def undo_draft(self, before: StateBeforeDraft) -> None:
         """Go back to before a draft; the newest token's row is not added to the unread rows."""
         self.caches.restore(before.place)
-        self.replace_waiting(before.waiting)
+        self.set_unread_rows(before.waiting)
         self.open, opened = None, before.open
         known = None if opened is None else opened.counted.known
         if known is None:
             self.open = opened
         elif opened is not None and known > 1:
-            self.wait(opened.first(known - 1))
+            self.add_unread_rows(opened.first_rows(known - 1))
 
     def count_missing_rows(self, rows: int) -> int:
         """Return how many of a conversation's first `rows` rows were dropped unread."""
@@ -385,24 +387,24 @@ class HeadMemory:
         """
         return rows - missing_rows if rows - missing_rows >= self.gap else 0
 
-    def flush(self) -> int:
+    def read_unread_rows(self) -> int:
         """Have the MTP head read its newest unread rows, in chunks; return their number.
 
         Older ones than ROWS_OF_A_PROMPT are dropped.
         """
         self.drop_unread_rows(ROWS_OF_A_PROMPT)
         waiting, count = self.waiting, self.unread
-        self.replace_waiting(())
+        self.set_unread_rows(())
         for rows in waiting:
-            self.wait(rows)
+            self.add_unread_rows(rows)
             if self.unread >= FLUSH_ROWS or rows is waiting[-1]:
-                self.read()
+                self.read_rows()
         # waited for: what async_eval is given is held, and could not be written in place meanwhile
         mx.eval(self.caches.arrays() if count else [])
         return count
 
 
-def joined(parts: Sequence[UnreadRowArrays]) -> UnreadRowArrays:
+def concatenate_rows(parts: Sequence[UnreadRowArrays]) -> UnreadRowArrays:
     """Concatenate rows (tokens and hidden states) into one block."""
     if len(parts) == 1:
         return parts[0]

@@ -18,7 +18,7 @@ from mlx_engine.drafting.contract import (
     DrafterSnapshot,
     DraftOffer,
     DraftRequest,
-    ReadRows,
+    TargetRows,
     empty_draft,
 )
 from mlx_engine.drafting.drafter import FLUSH_ROWS, MOST_WAITING, Drafter
@@ -33,26 +33,26 @@ from mlx_engine.values.options import CacheBits, DraftOptions
 
 
 def draft_with(
-    opened: Model | FeatureReader, options: DraftOptions, vocabulary: int, bits: CacheBits = 16
+    draft_model: Model | FeatureReader, options: DraftOptions, vocabulary: int, bits: CacheBits = 16
 ) -> Drafter:
     """Make the drafter of an opened draft model for one conversation.
 
     vocabulary: rows of the target's logits. bits: of the draft model's keys and values. Raises
     UnsupportedModel where its cache cannot have so few bits.
     """
-    if bits != 16 and opened.packed_cache is not None:
+    if bits != 16 and draft_model.packed_cache is not None:
         raise UnsupportedModel(
             "The draft model cannot have a cache of {bits} bits. {words} Set head_bits to 16.",
             bits=bits,
-            words=opened.packed_cache.words,
+            words=draft_model.packed_cache.words,
         )
-    match opened:
+    match draft_model:
         case Eagle3() as head:
-            return MtpDraft([head], options, by="model", target=head.target, bits=bits)
+            return MtpDraft([head], options, source="model", target=head.target, bits=bits)
         case FeatureDrafter() as reader:
             return FeatureDraft(reader, options, bits)
         case FeatureReader():
-            raise AssertionError(type(opened).__name__)
+            raise AssertionError(type(draft_model).__name__)
         case model:
             return SmallModelDraft(model, vocabulary, options, bits)
 
@@ -112,25 +112,25 @@ class SmallModelDraft(HeadDrafter):
             )
         self.can_follow = model.joint_forward is not None
         head = SmallModelHead(model, vocabulary)
-        super().__init__([head], options, DEEPEST, "model", bits, can_join=self.can_follow)
+        super().__init__([head], options, DEEPEST, "model", bits, can_share_passes=self.can_follow)
         self._newest = _no_states(1)
 
     @override
-    def commit(self, rows: ReadRows, count: int | RowCount) -> None:
+    def commit(self, rows: TargetRows, count: int | RowCount) -> None:
         super().commit(rows._replace(hidden=_no_states(rows.tokens.shape[0])), count)
 
-    def _limit_waiting(self, *, has_draft: bool) -> None:
+    def _limit_unread_rows(self, *, has_draft: bool) -> None:
         del has_draft
         if self._memories[0].unread >= (MOST_WAITING if self.is_paused else FLUSH_ROWS):
             self._prefill_unread_rows()
 
     def _prefill_unread_rows(self) -> None:
         if self._memories[0].unread:
-            mx.async_eval(self._memories[0].read())  # type: ignore[no-untyped-call]
+            mx.async_eval(self._memories[0].read_rows())  # type: ignore[no-untyped-call]
 
     @override
     def snapshot(self) -> DrafterSnapshot:
-        self._resolve()
+        self._resolve_length()
         self._undo_draft()
         self._prefill_unread_rows()
         return super().snapshot()._replace(newest=None)
@@ -162,22 +162,22 @@ class FeatureDraft(Drafter):
         self._model = model
         self._waiting: list[mx.array] = []
 
-    def commit(self, rows: ReadRows, count: int | RowCount) -> None:
+    def commit(self, rows: TargetRows, count: int | RowCount) -> None:
         """Keep committed rows for later, or have the draft model read them.
 
         hidden: the target's hidden states and features [1, R, H and features].
         """
         super().commit(rows, count)
         assert isinstance(count, int)
-        target, hidden = self.target, rows.first(count).hidden
+        target, hidden = self.target, rows.first_rows(count).hidden
         self._waiting.append(target.features(hidden))
         self._newest = mx.contiguous(hidden[:, -1:, : target.hidden_size])
         unread = self.length - self.caches[0].length
         if unread >= (MOST_WAITING if self.is_paused else FLUSH_ROWS):
-            self._remember_waiting()
+            self._remember_unread_rows()
             mx.eval(self.caches[0].arrays())
 
-    def _remember_waiting(self) -> None:
+    def _remember_unread_rows(self) -> None:
         if self._waiting:
             self._model.append_features(mx.concatenate(self._waiting, axis=1), self.caches[0])
             self._waiting = []
@@ -187,7 +187,7 @@ class FeatureDraft(Drafter):
         depth = min(request.depth, self.limit)
         if depth == 0 or not self.length:
             return empty_draft()
-        self._remember_waiting()
+        self._remember_unread_rows()
         picks = DraftPicks(sampler, request.position, depth, self.options)
         caches = self.caches[0]
         passes = self._model.draft(request.last, self._newest, caches, depth, picks.pick)
@@ -195,7 +195,7 @@ class FeatureDraft(Drafter):
 
     @override
     def snapshot(self) -> DrafterSnapshot:
-        self._remember_waiting()
+        self._remember_unread_rows()
         return super().snapshot()
 
     @override

@@ -23,7 +23,7 @@ FIRST_CHANCE = 0.5
 """Hit rate of short matches before the first; of long ones it is that of short ones."""
 
 
-class Match(NamedTuple):
+class PassageMatch(NamedTuple):
     """An index in the conversation after which the same tokens stood as at its present end.
 
     place: index of the first token to copy. length: how many tokens are the same, SHORT or LONG.
@@ -70,7 +70,7 @@ class NgramMap:
                     del ends[key]
             self.tokens.pop()
 
-    def match(self, last: int) -> Match | None:
+    def find_match(self, last: int) -> PassageMatch | None:
         """Find the newest earlier place that ends like the conversation with `last` appended.
 
         Long matches first; None where there is no match.
@@ -79,11 +79,11 @@ class NgramMap:
             ending = (*self.tokens[1 - length :], last)
             place = ends.get(hash(ending), 0)
             if place >= length and tuple(self.tokens[place - length : place]) == ending:
-                return Match(place, length)
+                return PassageMatch(place, length)
         return None
 
 
-class _Guess(NamedTuple):
+class _NgramGuess(NamedTuple):
     """A token guessed for `position` by a match of this length, to compare with the text."""
 
     position: int
@@ -113,7 +113,7 @@ class HitRates:
         prior = FIRST_CHANCE if length == SHORT else self.acceptance_chance(SHORT)
         return (self._hits[length] + prior) / (self._guesses[length] + 1)
 
-    def add(self, length: int, *, is_hit: bool) -> None:
+    def add_guess(self, length: int, *, is_hit: bool) -> None:
         """Count a guessed token as right or wrong in the hit rate of its match length."""
         self._hits[length] = MEMORY * self._hits[length] + is_hit
         self._guesses[length] = MEMORY * self._guesses[length] + 1
@@ -125,7 +125,7 @@ class PromptLookup:
     def __init__(self) -> None:
         self.ngrams = NgramMap()
         self.rates = HitRates()
-        self._guess: _Guess | None = None
+        self._guess: _NgramGuess | None = None
 
     @property
     def length(self) -> int:
@@ -137,26 +137,26 @@ class PromptLookup:
         self.ngrams.shorten_match(count)
         self._guess = None
 
-    def find(self, newest: int) -> CopiedPassage | None:
+    def find_passage(self, newest: int) -> CopiedPassage | None:
         """Find a passage to copy behind the token `newest`, if such copies were right lately."""
         self._check_guess(newest)
-        match = self.ngrams.match(newest)
+        match = self.ngrams.find_match(newest)
         if match is None:
             return None
         token = self._copy_passage(match, newest, 1)[0]
-        self._guess = _Guess(self.length + 1, match.length, token)
+        self._guess = _NgramGuess(self.length + 1, match.length, token)
         chance = self.rates.acceptance_chance(match.length)
         return None if chance < LEAST_CHANCE else CopiedPassage(chance, match.length == LONG)
 
-    def copy(self, newest: int, count: int) -> list[int]:
+    def copy_tokens(self, newest: int, count: int) -> list[int]:
         """Copy the `count` tokens after the match; a copy that reaches the end of the text repeats.
 
         Empty where nothing matches.
         """
-        match = self.ngrams.match(newest)
+        match = self.ngrams.find_match(newest)
         return [] if match is None else self._copy_passage(match, newest, count)
 
-    def _copy_passage(self, match: Match, newest: int, count: int) -> list[int]:
+    def _copy_passage(self, match: PassageMatch, newest: int, count: int) -> list[int]:
         """Copy `count` tokens from `match.place` on; behind `newest` start there again."""
         tokens = [*self.ngrams.tokens[match.place : match.place + count], newest]
         period = self.length + 1 - match.place
@@ -168,4 +168,4 @@ class PromptLookup:
         if guess is None or guess.position > self.length:
             return
         known = newest if guess.position == self.length else self.ngrams.tokens[guess.position]
-        self.rates.add(guess.length, is_hit=guess.token == known)
+        self.rates.add_guess(guess.length, is_hit=guess.token == known)

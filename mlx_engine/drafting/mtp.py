@@ -28,20 +28,20 @@ from mlx_engine.drafting.contract import (
     DrafterSnapshot,
     DraftOffer,
     DraftRequest,
-    ReadRows,
+    TargetRows,
     UnreadRowArrays,
     empty_draft,
 )
 from mlx_engine.drafting.drafter import (
     FLUSH_ROWS,
-    BeforeDraft,
     Drafter,
     HeadMemory,
+    StateBeforeDraft,
     UncountedRows,
     UnreadRows,
-    joined,
+    concatenate_rows,
 )
-from mlx_engine.drafting.output_head import OutputHead, OutputShelf
+from mlx_engine.drafting.output_head import OutputHead, SharedOutputHeads
 from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.sampling.sampler import DraftPicks, Sampler
 from mlx_engine.values.options import MAX_DEPTH, CacheBits, DraftedBy, DraftOptions, DraftOutput
@@ -77,32 +77,34 @@ class HeadDrafter(Drafter):
         heads: Sequence[MtpHead],
         options: DraftOptions,
         limit: int,
-        by: DraftedBy,
+        source: DraftedBy,
         bits: CacheBits = 16,
         *,
-        can_join: bool = True,
+        can_share_passes: bool = True,
     ) -> None:
         """Make empty caches for the heads.
 
-        by: the source in statistics. bits: of keys and values. can_join: heads take rows of several
-        conversations.
+        source: the source in statistics. bits: of keys and values. can_share_passes: heads take
+        rows of several conversations.
         """
-        self._memories = [HeadMemory(head, bits, can_join=can_join) for head in heads]
+        self._memories = [
+            HeadMemory(head, bits, can_share_passes=can_share_passes) for head in heads
+        ]
         super().__init__(options, *(memory.caches for memory in self._memories))
         self.limit = limit
-        self.offer = DraftOffer(by, limit=limit)
+        self.offer = DraftOffer(source, limit=limit)
         self._outputs: Sequence[OutputHead | None] = [None] * len(heads)
         self._open: UncountedRows | None = None
-        self._verified: list[BeforeDraft] = []
-        self._drafted_from: list[BeforeDraft] = []
+        self._verified: list[StateBeforeDraft] = []
+        self._drafted_from: list[StateBeforeDraft] = []
 
     @override
     def draft(self, request: DraftRequest, sampler: Sampler) -> Draft:
-        return _run_drafts([self.passes(request, sampler)])[0]
+        return _run_drafts([self.head_passes(request, sampler)])[0]
 
-    def passes(self, request: DraftRequest, sampler: Sampler) -> HeadPasses:
+    def head_passes(self, request: DraftRequest, sampler: Sampler) -> HeadPasses:
         """Yield the head passes of a draft of `request.depth` tokens, at most `limit`."""
-        self._resolve()
+        self._resolve_length()
         self._undo_draft()
         depth = min(request.depth, self.limit)
         if depth == 0 or (self._newest is None and self._open is None):
@@ -114,20 +116,20 @@ class HeadDrafter(Drafter):
             newest = UnreadRowArrays(request.last, self._newest)
         self._drafted_from = [memory.begin_draft(newest) for memory in self._memories]
         first, loops = self._memories[0], len(self._memories) == 1
-        step = yield HeadPass(first, first.take_unread(), self._outputs[0])
+        step = yield HeadPass(first, first.pop_unread_rows(), self._outputs[0])
         true_rows = first.caches.temporary_snapshot()
         drafted = [UnreadRowArrays(picks.pick(step.logits), step.state)]
         for turn in range(1, depth):
             if loops:
                 step = yield HeadPass(first, UnreadRows(drafted[-1], 1), self._outputs[0])
             else:
-                unread = self._memories[turn].take_unread(drafted)
+                unread = self._memories[turn].pop_unread_rows(drafted)
                 step = yield HeadPass(self._memories[turn], unread, self._outputs[turn])
             drafted.append(UnreadRowArrays(picks.pick(step.logits), step.state))
         first.caches.restore(true_rows)
         return Draft(picks.tokens(), depth)
 
-    def commit(self, rows: ReadRows, count: int | RowCount) -> None:
+    def commit(self, rows: TargetRows, count: int | RowCount) -> None:
         """Keep committed rows of the target's pass for the heads' next pass to read."""
         super().commit(rows, count)
         has_draft = bool(self._drafted_from)
@@ -154,22 +156,22 @@ class HeadDrafter(Drafter):
         self._newest = _last_row(hidden)
         if waiting is not None:
             for memory in self._memories:
-                memory.wait(waiting)
+                memory.add_unread_rows(waiting)
         self._drafted_from = []
-        self._limit_waiting(has_draft=has_draft)
+        self._limit_unread_rows(has_draft=has_draft)
 
     @abstractmethod
-    def _limit_waiting(self, *, has_draft: bool) -> None:
+    def _limit_unread_rows(self, *, has_draft: bool) -> None:
         """Read, or leave out, committed rows that the heads have not read for too long.
 
         has_draft: the newest rows are of a round whose draft the later heads may not have reached.
         """
 
-    def _resolve(self) -> None:
+    def _resolve_length(self) -> None:
         opened = self._open
         if opened is None or (count := opened.counted.known) is None:
             return
-        super()._resolve()
+        super()._resolve_length()
         self._open, verified = None, self._verified
         self._verified = []
         if count == 0:
@@ -179,22 +181,22 @@ class HeadDrafter(Drafter):
             return
         self._newest = _last_row(opened.rows.hidden[:, :count])
         # a draft made since has read the row of the newest token, or has it wait
-        waiting = opened.first(count if self._drafted_from else count - 1)
+        waiting = opened.first_rows(count if self._drafted_from else count - 1)
         for memory in self._memories:
             if memory.open is not None and waiting.tokens.shape[0]:
-                memory.wait(waiting)
+                memory.add_unread_rows(waiting)
             memory.open = None
-        self._limit_waiting(has_draft=True)
+        self._limit_unread_rows(has_draft=True)
 
     def _undo_draft(self) -> None:
         """Undo what the heads read for a draft of which nothing was committed."""
         for memory, before in zip(self._memories, self._drafted_from, strict=False):
-            memory.undo(before)
+            memory.undo_draft(before)
         self._drafted_from = []
 
     @override
     def snapshot(self) -> DrafterSnapshot:
-        self._resolve()
+        self._resolve_length()
         self._undo_draft()
         return super().snapshot()
 
@@ -204,14 +206,14 @@ class HeadDrafter(Drafter):
         waiting = snapshot.waiting or [()] * len(self._memories)
         for memory, rows in zip(self._memories, waiting, strict=True):
             memory.open = None
-            memory.replace_waiting(rows)
+            memory.set_unread_rows(rows)
         super().restore(snapshot)
 
 
 class MtpDraft(HeadDrafter):
     """Drafts with MTP heads: one that loops, or several, as deep as there are heads.
 
-    outputs: output heads to choose from, None for the heads' own. by: "model" for a head that was
+    outputs: output heads to choose from, None for the heads' own. source: "model" for a head
     published apart. read_heads: reads the heads into memory; free after the first call. bits: of
     the heads' keys and values. While paused the heads read nothing until the next draft, for
     which the newest rows are kept.
@@ -224,32 +226,32 @@ class MtpDraft(HeadDrafter):
         self,
         heads: Sequence[MtpHead],
         options: DraftOptions,
-        outputs: OutputShelf | None = None,
+        outputs: SharedOutputHeads | None = None,
         *,
-        by: DraftedBy = "mtp",
+        source: DraftedBy = "mtp",
         target: Model | None = None,
         read_heads: Callable[[], None] = lambda: None,
         bits: CacheBits = 16,
     ) -> None:
-        super().__init__(heads, options, MAX_DEPTH if len(heads) == 1 else len(heads), by, bits)
+        super().__init__(heads, options, MAX_DEPTH if len(heads) == 1 else len(heads), source, bits)
         self.target = target
         self._read_heads = read_heads
-        self._by = by
+        self._by = source
         self._shelf = outputs
-        self._take_outputs()
+        self._choose_output_heads()
 
     @property
     @override
     def nbytes(self) -> int:
-        return super().nbytes + sum(rows.hidden.nbytes for rows in self._most_waiting)
+        return super().nbytes + sum(rows.hidden.nbytes for rows in self._most_unread_rows)
 
     @property
-    def _most_waiting(self) -> Sequence[UnreadRowArrays]:
+    def _most_unread_rows(self) -> Sequence[UnreadRowArrays]:
         """Unread rows of the head with the most of them, which include those of all other heads."""
         return max(self._memories, key=lambda memory: memory.unread).waiting
 
     @property
-    def output(self) -> DraftOutput | None:
+    def output_head(self) -> DraftOutput | None:
         """The output head of the first MTP head; None for a head that was published apart."""
         if self._by != "mtp":
             return None
@@ -257,31 +259,31 @@ class MtpDraft(HeadDrafter):
         return "full" if first is None else first.in_effect
 
     @override
-    def prepare(self) -> None:
+    def load_weights(self) -> None:
         self._read_heads()
 
     @override
-    def follow(self, options: DraftOptions) -> None:
+    def adopt_options(self, options: DraftOptions) -> None:
         old, self.options = self.options, options
         if (old.output, old.vocabulary) != (options.output, options.vocabulary):
-            self._take_outputs()
+            self._choose_output_heads()
 
-    def _take_outputs(self) -> None:
+    def _choose_output_heads(self) -> None:
         if self._shelf is not None:
-            self._outputs = self._shelf.take(self.options)
+            self._outputs = self._shelf.output_heads(self.options)
         found = {output for output in self._outputs if output is not None}
         self.adapting = [output for output in found if output.adapts]
 
-    def skip(self, rows: ReadRows) -> None:
+    def skip_prompt_rows(self, rows: TargetRows) -> None:
         """Skip these prompt rows and all rows that wait: the heads will read none of them."""
-        self._resolve()
+        self._resolve_length()
         self._undo_draft()
         self._length += rows.tokens.shape[0]
         self._newest = None
         for memory in self._memories:
             memory.drop_unread_rows(0)
 
-    def _limit_waiting(self, *, has_draft: bool) -> None:
+    def _limit_unread_rows(self, *, has_draft: bool) -> None:
         """Leave out old unread rows, many at a time; read those a draft left to later heads."""
         room = ROWS_AFTER_PAUSE if self.is_paused else ROWS_OF_A_PROMPT
         for memory in self._memories:
@@ -289,15 +291,15 @@ class MtpDraft(HeadDrafter):
                 if memory.unread >= 2 * room:
                     memory.drop_unread_rows(room)
             elif memory.unread >= FLUSH_ROWS:
-                memory.flush()
+                memory.read_unread_rows()
 
-    def flush(self) -> int:
+    def read_unread_rows(self) -> int:
         """Have the heads read their newest unread rows, unless paused; return how many."""
         if self.is_paused:
             return 0
-        self._resolve()
+        self._resolve_length()
         self._undo_draft()
-        return max(memory.flush() for memory in self._memories)
+        return max(memory.read_unread_rows() for memory in self._memories)
 
     def snapshot(self) -> DrafterSnapshot:
         """Snapshot the rows that the heads have read, and the newest ones that they have not."""
@@ -307,14 +309,14 @@ class MtpDraft(HeadDrafter):
         waiting = tuple(tuple(memory.waiting) for memory in self._memories)
         return found._replace(waiting=waiting)
 
-    def earlier_rows(self, length: int) -> DrafterSnapshot | None:
+    def restorable_length(self, length: int) -> DrafterSnapshot | None:
         """Return the length one token back, whose hidden state comes when that token is read again.
 
         Heads that lack the rows before it begin anew there.
         """
         if length < 1 or not all(memory.caches.keeps_all_rows for memory in self._memories):
             return None
-        self._resolve()
+        self._resolve_length()
         self._undo_draft()
         missing = [memory.count_missing_rows(self.length - 1) for memory in self._memories]
         both = list(zip(self._memories, missing, strict=True))
@@ -333,7 +335,7 @@ class MtpDraft(HeadDrafter):
 
     @override
     def arrays(self) -> list[mx.array]:
-        return [*super().arrays(), *(rows.hidden for rows in self._most_waiting)]
+        return [*super().arrays(), *(rows.hidden for rows in self._most_unread_rows)]
 
 
 class DraftJob(NamedTuple):
@@ -350,12 +352,12 @@ def draft_all(jobs: Sequence[DraftJob]) -> list[Draft]:
     begun: dict[int, HeadPasses] = {}
     for number, (drafter, request, sampler) in enumerate(jobs):
         if request.by == "prompt-lookup":
-            drafts[number] = drafter.copy(request)
+            drafts[number] = drafter.draft_by_lookup(request)
         elif request.by == "grammar":
             forced = list(sampler.forced_tokens()[: request.depth])
             drafts[number] = Draft(mx.array(forced, dtype=mx.int32))
         elif isinstance(drafter, HeadDrafter):
-            begun[number] = drafter.passes(request, sampler)
+            begun[number] = drafter.head_passes(request, sampler)
         else:
             drafts[number] = drafter.draft(request, sampler)
     drafts.update(zip(begun, _run_drafts(list(begun.values())), strict=True))
@@ -365,21 +367,21 @@ def draft_all(jobs: Sequence[DraftJob]) -> list[Draft]:
     ]
 
 
-def _run_drafts(begun: Sequence[HeadPasses]) -> list[Draft]:
+def _run_drafts(begun_passes: Sequence[HeadPasses]) -> list[Draft]:
     """Run the head passes of several drafts to their ends, all first ones together, and so on."""
     drafts: dict[int, Draft] = {}
-    steps: dict[int, HeadStep | None] = dict.fromkeys(range(len(begun)))
+    steps: dict[int, HeadStep | None] = dict.fromkeys(range(len(begun_passes)))
     while steps:
         asked: dict[int, HeadPass] = {}
         for number, step in steps.items():
-            passes = begun[number]
+            passes = begun_passes[number]
             try:
                 asked[number] = next(passes) if step is None else passes.send(step)
             except StopIteration as end:
                 drafts[number] = end.value
         found = _run_passes(list(asked.values())) if asked else ()
         steps = dict(zip(asked, found, strict=True))
-    return [drafts[number] for number in range(len(begun))]
+    return [drafts[number] for number in range(len(begun_passes))]
 
 
 def _run_passes(passes: Sequence[HeadPass]) -> list[HeadStep]:
@@ -408,7 +410,7 @@ def _run_joint(passes: Sequence[HeadPass]) -> list[HeadStep]:
     else:
         counts = [pass_.unread.rows.tokens.shape[0] for pass_ in passes]
         caches = combine_caches([pass_.memory.caches for pass_ in passes], counts)
-        rows = joined([pass_.unread.rows for pass_ in passes])
+        rows = concatenate_rows([pass_.unread.rows for pass_ in passes])
         every = split_by_conversation(
             head.mtp_forward(rows.tokens[None], rows.hidden, caches), counts, axis=1
         )

@@ -71,7 +71,7 @@ class PackedOutput(OutputHead):
 class FrequentOutput(OutputHead):
     """Output matrix rows of frequent tokens, control tokens and the conversation's tokens only.
 
-    All other logits are -inf. size: rows at first. always: tokens that are among them. frequent:
+    All other logits are -inf. size: rows at first. required_ids: tokens among them. frequent_ids:
     the most frequent first; where there are fewer than `size`, the lowest ids fill up, as byte-pair
     vocabularies number their tokens in the order of merging.
     """
@@ -80,18 +80,24 @@ class FrequentOutput(OutputHead):
     adapts = True
 
     def __init__(
-        self, vocabulary: int, size: int, always: Iterable[int], frequent: Iterable[int]
+        self,
+        vocabulary: int,
+        size: int,
+        required_ids: Iterable[int],
+        frequent_ids: Iterable[int],
     ) -> None:
         self._vocabulary = vocabulary
-        ranked = dict.fromkeys(chain((t for t in frequent if t < vocabulary), range(vocabulary)))
+        ranked = dict.fromkeys(
+            chain((t for t in frequent_ids if t < vocabulary), range(vocabulary))
+        )
         self._kept = set(islice(ranked, min(size, vocabulary)))
-        self._kept.update(token for token in always if token < vocabulary)
+        self._kept.update(token for token in required_ids if token < vocabulary)
         self._new: set[int] = set()
         self._ids: mx.array | None = None
         self._rows: Linear | None = None
 
     @property
-    def size(self) -> int:
+    def row_count(self) -> int:
         """Number of the vocabulary's rows in use."""
         return len(self._kept)
 
@@ -102,7 +108,7 @@ class FrequentOutput(OutputHead):
     @override
     def logits(self, head: MtpHead, states: mx.array) -> mx.array:
         if self._rows is None or self._ids is None or len(self._new) >= NEW_TOKENS:
-            self._gather(head)
+            self._gather_rows(head)
         assert self._rows is not None
         assert self._ids is not None
         found = head.mtp_logits(states, self._rows)
@@ -110,49 +116,49 @@ class FrequentOutput(OutputHead):
         whole[..., self._ids] = found
         return whole
 
-    def _gather(self, head: MtpHead) -> None:
+    def _gather_rows(self, head: MtpHead) -> None:
         assert head.mtp_output is not None
         self._kept |= self._new
         self._new.clear()
         self._ids = mx.array(sorted(self._kept))
-        self._rows = _rows_of(head.mtp_output.matrix, self._ids)
+        self._rows = _copy_rows(head.mtp_output.matrix, self._ids)
 
 
 def make_output(
     options: DraftOptions,
     head: MtpHead,
-    always: Iterable[int] = (),
-    frequent: Callable[[], Iterable[int]] = tuple,
+    required_ids: Iterable[int] = (),
+    frequent_ids: Callable[[], Iterable[int]] = tuple,
 ) -> OutputHead | None:
     """Make the MTP head's output matrix that the options ask for; None for the head's own.
 
     A head without a matrix, or with one whose rows do not fit into groups, keeps its own. always,
-    frequent: for a reduced vocabulary, tokens that it must have, and the most frequent.
+    frequent_ids: for a reduced vocabulary, tokens that it must have, and the most frequent.
     """
     matrix = head.mtp_output.matrix if head.mtp_output else None
     if matrix is None or options.output == "full":
         return None
     if options.output == "frequent":
-        return FrequentOutput(head.vocabulary, options.vocabulary, always, frequent())
+        return FrequentOutput(head.vocabulary, options.vocabulary, required_ids, frequent_ids())
     return None if matrix.input_size % GROUP else PackedOutput()
 
 
-class OutputShelf:
+class SharedOutputHeads:
     """Output matrices for the MTP heads of one model, shared by chats and freed with the last user.
 
-    always: tokens that a reduced vocabulary must have. encode: a text -> its tokens, to count which
+    required_ids: tokens of every reduced vocabulary. encode: a text -> its tokens, to count which
     are frequent when that is first asked for.
     """
 
     def __init__(
-        self, model: Model, always: Iterable[int], encode: Callable[[str], list[int]]
+        self, model: Model, required_ids: Iterable[int], encode: Callable[[str], list[int]]
     ) -> None:
         self._heads = model.heads
-        self._always = frozenset(always)
+        self._always = frozenset(required_ids)
         self._frequent = cache(lambda: count_tokens(encode))
         self._copies = WeakValueDictionary[int, PackedOutput]()
 
-    def take(self, options: DraftOptions) -> tuple[OutputHead | None, ...]:
+    def output_heads(self, options: DraftOptions) -> tuple[OutputHead | None, ...]:
         """Return the output head of each MTP head by `options.output`; None for the head's own.
 
         Heads that share a matrix share an output head. Reduced vocabularies belong to one chat.
@@ -178,7 +184,7 @@ def _requantise(matrix: Matrix, bits: int) -> Linear:
     return Linear(Matrix(weight, scales, biases, GROUP, bits, "affine"))
 
 
-def _rows_of(matrix: Matrix, ids: mx.array) -> Linear:
+def _copy_rows(matrix: Matrix, ids: mx.array) -> Linear:
     """Copy some rows of an output matrix in a format that MLX multiplies by: 8 bits for GGUF."""
     rows = take_rows(matrix, ids)
     if rows.mode in BLOCK_FORMS and rows.input_size % GROUP == 0:
@@ -195,13 +201,13 @@ def count_tokens(encode: Callable[[str], list[int]]) -> tuple[int, ...]:
     Of equally frequent tokens the lower id is first. encode: a text -> its tokens.
     """
     counted, room = Counter[int](), MOST_CHARACTERS
-    for text in _texts():
+    for text in _python_texts():
         counted.update(encode(text[:room]))
         room -= min(room, len(text))
     return tuple(sorted(counted, key=lambda token: (-counted[token], token)))
 
 
-def _texts() -> Iterator[str]:
+def _python_texts() -> Iterator[str]:
     """Yield texts that come with Python: the language reference, then the source of modules.
 
     A packed app has no source.

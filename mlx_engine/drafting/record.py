@@ -32,14 +32,14 @@ FIRST_LOSS = 2.5
 """Plain rounds that drafts may lose at first."""
 
 
-class OtherChats(NamedTuple):
+class ConcurrentChats(NamedTuple):
     """The other chats in a pass of the target: how many they are, and the sum of their rows."""
 
     chats: int = 0
     rows: int = 0
 
 
-NO_OTHERS = OtherChats()
+NO_OTHERS = ConcurrentChats()
 
 
 class PassCosts(NamedTuple):
@@ -71,7 +71,7 @@ class PassCosts(NamedTuple):
         known = self.verify_ms[rows - further - 1]
         return known + further * self.a_row_ms + (chats - 1) * self.per_chat_ms
 
-    def round_ms(self, depth: int, others: OtherChats = NO_OTHERS) -> float:
+    def round_ms(self, depth: int, others: ConcurrentChats = NO_OTHERS) -> float:
         """Milliseconds of a round that drafts `depth` tokens, in one pass with other chats' rows.
 
         Drafts of several chats share head passes, in which a row adds the same proportion as in a
@@ -102,9 +102,9 @@ class Acceptance:
         self._accepted = [FIRST_GUESS * FIRST_WEIGHT, *[0.0] * (DEEPEST - 1)]
         self._tried = [FIRST_WEIGHT, *[0.0] * (DEEPEST - 1)]
         self.is_measured = False
-        self._estimate()
+        self._estimate_acceptance()
 
-    def add(self, drafted: int, accepted: int) -> None:
+    def add_round(self, drafted: int, accepted: int) -> None:
         """Count a round's drafted and accepted tokens in the estimated acceptance by depth."""
         self.is_measured = True
         for depth in range(DEEPEST):
@@ -112,9 +112,9 @@ class Acceptance:
             kept = REACHED if is_reached else UNREACHED
             self._accepted[depth] = kept * self._accepted[depth] + (depth < accepted)
             self._tried[depth] = kept * self._tried[depth] + is_reached
-        self._estimate()
+        self._estimate_acceptance()
 
-    def _estimate(self) -> None:
+    def _estimate_acceptance(self) -> None:
         self.chances, self.tokens = list[float](), [1.0]
         guess, weight, every = 0.0, 0, 1.0
         for accepted, tried in zip(self._accepted, self._tried, strict=True):
@@ -137,7 +137,7 @@ class RoundCosts:
     def __init__(self, passes: PassCosts, others: int) -> None:
         self.passes, self._others = passes, others
         count = len(passes.verify_ms)
-        table = (passes.round_ms(depth, self._all_draft(depth)) for depth in range(count))
+        table = (passes.round_ms(depth, self._all_draft_ms(depth)) for depth in range(count))
         self._table = list(accumulate(table, max))
         self.ms = list(self._table)
         self._mean, self._weight = [self._table[0], *[0.0] * (count - 1)], [0.0] * count
@@ -145,8 +145,8 @@ class RoundCosts:
         self.is_new_text = True
         self._since_plain = inf  # drafted rounds since a plain one was timed
 
-    def _all_draft(self, depth: int) -> OtherChats:
-        return OtherChats(self._others, self._others * (depth + 1))
+    def _all_draft_ms(self, depth: int) -> ConcurrentChats:
+        return ConcurrentChats(self._others, self._others * (depth + 1))
 
     def _update_estimates(self) -> None:
         ms, before = self._mean[0], self._table[0]
@@ -158,16 +158,16 @@ class RoundCosts:
             self.ms[depth] = ms = known if known > ms else ms
             before = table
 
-    def scaled_round_ms(self, depth: int, milliseconds: float, others: OtherChats) -> float:
+    def scaled_round_ms(self, depth: int, milliseconds: float, others: ConcurrentChats) -> float:
         """Estimate the milliseconds of a round as if all chats in its pass drafted `depth` tokens.
 
         milliseconds: of the round as it ran, in a pass with the rows of `others`.
         """
-        if others == self._all_draft(depth):
+        if others == self._all_draft_ms(depth):
             return milliseconds
         return milliseconds * self._table[depth] / self.passes.round_ms(depth, others)
 
-    def add(self, depth: int, milliseconds: float) -> None:
+    def add_round(self, depth: int, milliseconds: float) -> None:
         """Count the milliseconds of a round that drafted `depth` tokens in the expected costs.
 
         The first round, where the table is slower, and the first of a text tell how fast the

@@ -71,7 +71,7 @@ class SelfCheck:
         self._meter = CostMeter(
             loaded.model,
             loaded.read_heads,
-            self.deepest,
+            self.deepest_draft,
             computes_on_host=not computes_on_gpu(),
             sampling=SamplerKernels.for_kernels(loaded.kernels, loaded.model.vocabulary),
         )
@@ -99,12 +99,12 @@ class SelfCheck:
         described = with_numerics(self.description, self._numerics, self._rows)
         self.description = replace(described, kernels=kernel_states(kernels))
 
-    def deepest(self) -> int:
+    def deepest_draft(self) -> int:
         """Most tokens in a draft; with exact numerics limited by the rows of exact kernels."""
         return MAX_DEPTH if self._uses_kernels and self.description.numerics == "exact" else DEEPEST
 
     def most_rows_shared(self) -> int:
-        """Most rows of a forward pass that chats share: kernels read weights once for these."""
+        """Most rows of a forward pass shared by chats; up to these, kernels read weights once."""
         return MOST_ROWS if self._uses_kernels else DEEPEST + 1
 
     @property
@@ -186,7 +186,7 @@ class SelfCheck:
         return False
 
     def _note_overflow(self) -> None:
-        """Describe that the model computes in bfloat16 now, and have its kernels tried in that."""
+        """After a float16 overflow describe the model as bfloat16; have its kernels tried in it."""
         described = self.description
         declined = (*described.declined, FLOAT16_OVERFLOWED)
         self.description = replace(described, activations="bfloat16", declined=declined)

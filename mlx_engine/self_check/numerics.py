@@ -82,7 +82,7 @@ def with_numerics(
 
 
 def why_not_exact(exact_rows: ExactRows, requested_numerics: AskedNumerics) -> Reason | None:
-    """Return the reason for fast numerics, None where rows are exact."""
+    """Return why a row's results may depend on the number of rows in its pass; None if not."""
     if exact_rows.differ:
         told = ROWS_DIFFER, Words("(Seen {where}.)", where=exact_rows.differ)
         return Reason("rows-differ", join_words(told, " "))

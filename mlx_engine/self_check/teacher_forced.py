@@ -149,9 +149,11 @@ def head_logits(
     for row in range(rows):
         drafted: list[UnreadRowArrays] = []
         for turn, memory in enumerate(memories):
-            memory.wait(UnreadRowArrays(tokens[row + 1 : row + 2], hidden[:, row : row + 1]))
+            memory.add_unread_rows(
+                UnreadRowArrays(tokens[row + 1 : row + 2], hidden[:, row : row + 1])
+            )
             if row + turn < rows:
-                state = memory.read(drafted)[:, -1:]
+                state = memory.read_rows(drafted)[:, -1:]
                 made[turn, row] = np.array(heads[turn].mtp_logits(state)[0, 0].astype(mx.float32))
                 drafted.append(UnreadRowArrays(tokens[row + turn + 2 : row + turn + 3], state))
     return made

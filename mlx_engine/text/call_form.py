@@ -227,7 +227,7 @@ def bound_calls(
 
 
 def _lark_writer(tokenizer: Tokenizer) -> ToLark:
-    """Make the function that writes a text as Lark, with a tokenizer's special tokens as tokens."""
+    """Make a function: a text as a Lark expression, special tokens as token references."""
     texts = {tokenizer.token_text(token): token for token in tokenizer.special_ids}
     longest_first = sorted(filter(None, texts), key=len, reverse=True)
     special = re.compile(f"({'|'.join(map(re.escape, longest_first)) or '(?!)'})")

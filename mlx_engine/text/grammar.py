@@ -196,7 +196,7 @@ class AnswerGrammar:
         return AnswerGrammar(matcher, self._vocabulary, self._end_ids, self._thought, self._begin)
 
     def commit(self, tokens: Iterable[int]) -> None:
-        """Advance past accepted tokens of the answer. Raises BadOption for too large a grammar."""
+        """Advance the grammar past accepted tokens. Raises BadOption for too large a grammar."""
         for token in tokens:
             self._place = self._next_place(token)
             if self._place.phase != "text" or self._place.tail:

@@ -22,7 +22,7 @@ class DialledDraft(NoDraft):
         self._right = right
         self._vocabulary = vocabulary
 
-    def offers(self, newest: int, forced: int = 0) -> tuple[DraftOffer, ...]:
+    def draft_offers(self, newest: int, forced: int = 0) -> tuple[DraftOffer, ...]:
         """A draft, as from a small model."""
         del newest
         return (DraftOffer("model"),)

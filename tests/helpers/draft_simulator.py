@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlx_engine.drafting.contract import ROWS_AFTER_PAUSE, BatchLimits, Choice, DraftOffer
+from mlx_engine.drafting.contract import ROWS_AFTER_PAUSE, BatchLimits, DraftChoice, DraftOffer
 from mlx_engine.drafting.depth import DepthPolicy
-from mlx_engine.drafting.record import DraftRecords, OtherChats, PassCosts
+from mlx_engine.drafting.record import ConcurrentChats, DraftRecords, PassCosts
 from mlx_engine.values.options import MAX_DEPTH
 
 TRACES = Path(__file__).with_name("acceptance_traces.json")
@@ -198,14 +198,14 @@ def oracle(machine: Machine, text: Text) -> Played:
 class Outcome(NamedTuple):
     """What the policy learns from a round: its choice, tokens accepted, milliseconds."""
 
-    choice: Choice
+    choice: DraftChoice
     accepted: int
     ms: float
 
 
-def planned(policy: DepthPolicy, before: Choice | None) -> Choice:
+def planned(policy: DepthPolicy, before: DraftChoice | None) -> DraftChoice:
     """The policy's next choice, as a chat with MTP heads asks for it."""
-    return policy.plan((DraftOffer("mtp"),), "auto", None)
+    return policy.plan_round((DraftOffer("mtp"),), "auto", None)
 
 
 def auto(
@@ -245,7 +245,9 @@ def auto(
             known_now = unknown.pop(0)
             following_ms = unknown[0].ms if unknown else known_now.ms
             told_ms = (1 - mixed) * known_now.ms + mixed * following_ms
-            policy.learn(known_now.choice, known_now.choice.depth, known_now.accepted, told_ms)
+            policy.learn_round(
+                known_now.choice, known_now.choice.depth, known_now.accepted, told_ms
+            )
         place += accepted + 1
         depths.append(depth)
     return Played(spent * len(text.runs) / place, depths)
@@ -291,10 +293,10 @@ class _Chat:
     def __init__(self, text: Text, policy: DepthPolicy) -> None:
         policy.begin_text()
         self.policy, self.runs = policy, text.runs
-        self.choice: Choice | None = None
+        self.choice: DraftChoice | None = None
         self.place = self.waiting = self.depth = 0
 
-    def choose(self, limits: BatchLimits) -> Choice:
+    def choose(self, limits: BatchLimits) -> DraftChoice:
         self.policy.set_batch(limits)
         self.choice = planned(self.policy, self.choice)
         self.depth = self.choice.depth
@@ -335,7 +337,7 @@ def at_once(
         ms += sum(reading_ms(machine, chat.waiting) for chat in chats if chat.depth)
         spent += ms
         for chat, choice in zip(chats, choices, strict=True):
-            others = OtherChats(many - 1, rows - chat.depth - 1)
+            others = ConcurrentChats(many - 1, rows - chat.depth - 1)
             drafted, accepted = chat.depth, chat.go_on()
-            chat.policy.learn(choice, drafted, accepted, ms * next(clock), others)
+            chat.policy.learn_round(choice, drafted, accepted, ms * next(clock), others)
     return spent / sum(chat.place for chat in chats)

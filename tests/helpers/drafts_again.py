@@ -2,14 +2,14 @@
 
 import mlx.core as mx
 
-from mlx_engine.drafting.contract import Draft, DraftRequest, ReadRows
+from mlx_engine.drafting.contract import Draft, DraftRequest, TargetRows
 from mlx_engine.drafting.drafter import Drafter
 from mlx_engine.sampling.sampler import Sampler
 
 
 def tell(drafter: Drafter, tokens: mx.array, hidden: mx.array) -> None:
     """Commit rows: tokens int [T] and the target's hidden states [1, T, H]."""
-    drafter.commit(ReadRows(tokens, hidden), tokens.shape[0])
+    drafter.commit(TargetRows(tokens, hidden), tokens.shape[0])
 
 
 def propose_again(drafter: Drafter, wanted: DraftRequest, sampler: Sampler) -> Draft:

@@ -275,7 +275,7 @@ def prompts() -> Check:
         session = engine.session(generation=GenerationOptions(max_tokens=1))
         events = list(session.send(question))
         reused = max(event.reused for event in events if isinstance(event, PromptProgress))
-        engine.parts.prompts.save()
+        engine.parts.prompts.save_prompts()
         engine.parts.prompts.files.wait()
         engine.forget_conversations()
         return reused

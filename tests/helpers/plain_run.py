@@ -10,12 +10,12 @@ from in_step import assert_in_step
 from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.config import DecodeConfig
 from mlx_engine.decoding.prompt import Prompt
-from mlx_engine.decoding.round import Limits
+from mlx_engine.decoding.round import AnswerLimits
 from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
 from mlx_engine.decoding.state import SequenceState
-from mlx_engine.drafting.contract import BatchLimits, Choice, DraftOffer
+from mlx_engine.drafting.contract import BatchLimits, DraftChoice, DraftOffer
 from mlx_engine.drafting.drafter import Drafter
-from mlx_engine.drafting.record import OtherChats
+from mlx_engine.drafting.record import ConcurrentChats
 from mlx_engine.models.contract import Model
 from mlx_engine.text.streaming_text import AddedText
 from mlx_engine.values.conversation import Settings, TextPiece
@@ -65,25 +65,32 @@ class Fixed:
     def policy(self) -> "Fixed":
         return self
 
-    def follow(self, state: SequenceState, options: object) -> None:
+    def adopt_options(self, state: SequenceState, options: object) -> None:
         pass
 
     def set_batch(self, limits: BatchLimits) -> None:
         pass
 
-    def rest(self) -> None:
+    def choose_while_paused(self) -> None:
         return None
 
     def would_copy_passage(self, offers: Sequence[DraftOffer], depth: object) -> bool:
         del depth
         return any(offer.by == "prompt-lookup" for offer in offers)
 
-    def plan(self, offers: Sequence[DraftOffer], depth: object, nothing: Reason | None) -> Choice:
+    def plan_round(
+        self, offers: Sequence[DraftOffer], depth: object, nothing: Reason | None
+    ) -> DraftChoice:
         del offers, depth, nothing
         return self.depths.next()
 
-    def learn(
-        self, choice: Choice, drafted: int, accepted: int, milliseconds: float, others: OtherChats
+    def learn_round(
+        self,
+        choice: DraftChoice,
+        drafted: int,
+        accepted: int,
+        milliseconds: float,
+        others: ConcurrentChats,
     ) -> None:
         pass
 
@@ -94,8 +101,8 @@ class CyclingDepth:
     def __init__(self, depths: Sequence[int]) -> None:
         self._depths = itertools.cycle(depths)
 
-    def next(self) -> Choice:
-        return Choice(next(self._depths), None)
+    def next(self) -> DraftChoice:
+        return DraftChoice(next(self._depths), None)
 
 
 @dataclass(frozen=True)
@@ -137,7 +144,7 @@ def opened(
         sequence or SequenceState(model, source, cache),
         Fixed(CyclingDepth([depth]) if isinstance(depth, int) else depth),
         Prompt(tuple(prompt), len(prompt) - 1),
-        Limits(frozenset(end_ids), max_tokens, context_length),
+        AnswerLimits(frozenset(end_ids), max_tokens, context_length),
         TokenText(stop_pairs),
         Settings(replace(options or SamplingOptions(temperature=0), seed=seed)),
         stopped,

@@ -29,9 +29,9 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
 from mlx_engine.built_in_model import built_in_model
-from mlx_engine.decoding.answer import raw_answer
+from mlx_engine.decoding.answer import answer_raw_prompt
 from mlx_engine.decoding.config import ModelParts
-from mlx_engine.decoding.prompt import raw_prompt
+from mlx_engine.decoding.prompt import tokenize_raw_prompt
 from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.record import DraftRecords, PassCosts
@@ -103,7 +103,9 @@ class Run:
         self, parts: ModelParts, prompt: str, settings: Settings, policy: DepthPolicy
     ) -> None:
         started = perf_counter()
-        self._answer = raw_answer(parts, settings, raw_prompt(parts, prompt), policy)
+        self._answer = answer_raw_prompt(
+            parts, settings, tokenize_raw_prompt(parts, prompt), policy
+        )
         self._events = self._answer.events()
         self._tokens, self._most = 0, settings.generation.max_tokens
         for event in self._events:
@@ -147,7 +149,7 @@ class Arm:
     def begin(self, prompt: str, sampling: SamplingOptions, generation: GenerationOptions) -> None:
         """Another answer."""
         settings = Settings(sampling=sampling, draft=self._draft, generation=generation)
-        share = self._parts.drafting.small_share
+        share = self._parts.drafting.draft_model_cost
         policy = DepthPolicy(lambda: self._costs, share, self._records)
         self.runs.append(Run(self._parts, prompt, settings, policy))
 

@@ -32,7 +32,7 @@ from metal_kernels.choice import ALL_ROWS, NO_ROWS, KernelName, Kernels, KernelW
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.decoding.round import Pass, Round
 from mlx_engine.decoding.state import SequenceState
-from mlx_engine.drafting.contract import Choice, UnreadRowArrays
+from mlx_engine.drafting.contract import DraftChoice, UnreadRowArrays
 from mlx_engine.drafting.drafter import HeadMemory, NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.loading.folder import read_json_object
@@ -189,7 +189,7 @@ class _Rows(RowTable):
 class _TracedPass(Pass):
     """MLX refuses to compute anything while it traces a graph."""
 
-    def _begin(self, *arrays: mx.array) -> None:
+    def _evaluate_async(self, *arrays: mx.array) -> None:
         pass
 
 
@@ -321,7 +321,7 @@ class _DryRun:
         greedy = SamplingOptions(temperature=0)
         sequence.sampler = Sampler(greedy, model.decoder.vocabulary, 1)
         sequence.last = mx.zeros((1,), dtype=mx.int32)
-        round_ = Round(sequence, Choice(depth, None), depth)
+        round_ = Round(sequence, DraftChoice(depth, None), depth)
         _TracedPass([round_])
         sequence.caches.commit(depth + 1)
         outputs = [round_.draft.tokens, round_.rows.picked, round_.rows.hidden]
@@ -336,8 +336,8 @@ class _DryRun:
         made = [hidden, *caches.arrays()]
         for head in decoder.heads:
             memory = HeadMemory(head)
-            memory.wait(UnreadRowArrays(tokens[0], hidden))
-            memory.read()
+            memory.add_unread_rows(UnreadRowArrays(tokens[0], hidden))
+            memory.read_rows()
             made += memory.caches.arrays()
         return made
 

@@ -58,13 +58,13 @@ from mlx_engine.decoding.prompt import Prompt
 from mlx_engine.decoding.round import Pass, Round
 from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
 from mlx_engine.decoding.state import SequenceState
-from mlx_engine.drafting.contract import Choice, DraftRequest
+from mlx_engine.drafting.contract import DraftChoice, DraftRequest
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.mtp import HeadPasses, MtpDraft
-from mlx_engine.drafting.output_head import OutputShelf
+from mlx_engine.drafting.output_head import SharedOutputHeads
 from mlx_engine.drafting.record import PassCosts
-from mlx_engine.drafting.sources import Drafting, DraftKit
+from mlx_engine.drafting.sources import DrafterFactory, Drafting
 from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.families.qwen3_5 import Qwen35
 from mlx_engine.models.weights import WeightTable
@@ -157,9 +157,9 @@ class DialledHeads(MtpDraft):
     vocabulary = 0
     _drafts = 0
 
-    def passes(self, wanted: DraftRequest, sampler: Sampler) -> HeadPasses:
+    def head_passes(self, wanted: DraftRequest, sampler: Sampler) -> HeadPasses:
         """As the heads draft, spoilt on the device."""
-        draft = yield from super().passes(wanted, sampler)
+        draft = yield from super().head_passes(wanted, sampler)
         if not draft.passes:
             return draft
         self._drafts += 1
@@ -169,12 +169,12 @@ class DialledHeads(MtpDraft):
 
 
 @dataclass(frozen=True, slots=True)
-class DialledKit(DraftKit):
+class DialledKit(DrafterFactory):
     """Makes DialledHeads."""
 
     accepted: float = 1.0
 
-    def make(
+    def make_drafter(
         self, options: DraftOptions, bits: CacheBits = 16, *, uses_draft_model: bool
     ) -> "DialledHeads | NoDraft":
         """Heads, or nothing."""
@@ -205,7 +205,7 @@ class Bench:
         self, accepted: float, batch: BatchScheduler, *, looks_ahead: bool = True
     ) -> ModelParts:
         """As an engine has them; nothing here reads text."""
-        outputs = OutputShelf(self.model, frozenset(), lambda text: [ord(c) for c in text])
+        outputs = SharedOutputHeads(self.model, frozenset(), lambda text: [ord(c) for c in text])
         batch.looks_ahead = looks_ahead
         kit = DialledKit(self.model, None, lambda: None, None, outputs, accepted=accepted)
         return ModelParts(
@@ -343,7 +343,7 @@ class Watcher:
 def watched(watcher: Watcher) -> Iterator[list[Pass]]:
     """Within, every pass that is queued is watched; they are listed in order."""
     passes: list[Pass] = []
-    queued = Pass.queue
+    queued = Pass.queue_on_device
 
     def watching(its: Pass) -> None:
         is_new = not its.queued_at
@@ -422,11 +422,11 @@ def unread(bench: Bench, depth: int, passes: int) -> float:
     state.sampler = Sampler(NOISE, bench.model.vocabulary, 1)
     state.last = mx.array(PROMPT[-1:])
     hidden = bench.model.forward(mx.array([PROMPT[:-1]]), state.caches)
-    state.read(PROMPT[:-1], hidden)
+    state.append_prompt_rows(PROMPT[:-1], hidden)
     state.evaluate()
     began = perf_counter()
     for _ in range(passes):
-        round_ = Round(state, Choice(depth, None), depth)
+        round_ = Round(state, DraftChoice(depth, None), depth)
         Pass([round_])
         state.commit(round_.rows, depth + 1)
         mx.async_eval(round_.rows.picked)

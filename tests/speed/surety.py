@@ -90,7 +90,7 @@ def recorded(model: str | None, temperature: float) -> Sure:
     """Each position of a model's texts drafts MAX_DEPTH tokens, and goes on by one."""
     rounds: list[tuple[int, list[float]]] = []
     probabilities: list[float] = []
-    read = Round.read
+    read = Round.await_outcome
 
     def whole(picks: DraftPicks) -> mx.array:
         probabilities[:] = mx.concatenate(picks._probabilities).tolist()

@@ -41,7 +41,7 @@ from app.window.session_panel.abilities import ModelAbilities, SourceAbility, in
 from app.window.sidebar.chat_list import COPY
 from metal_kernels.choice import NO_KERNELS, Kernels, KernelWork
 from metal_kernels.kernel import Launch
-from mlx_engine.drafting.contract import Choice, DraftOffer
+from mlx_engine.drafting.contract import DraftChoice, DraftOffer
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.record import PassCosts
 from mlx_engine.loading.gguf.header import read_gguf_header
@@ -287,14 +287,14 @@ def test_why_the_last_answer_was_not_drafted_is_told_whole(speaking, qtbot, wear
     never, falls = (PassCosts(tuple([1.0] + [1 + gain] * 8), 0.1) for gain in (11.2, 0.15))
     policies = [DepthPolicy(lambda costs=costs: costs) for costs in (never, falls)]
     for _ in range(40):
-        policies[1].learn(Choice(1, None, by="mtp"), 1, 0, 1.2)
+        policies[1].learn_round(DraftChoice(1, None, by="mtp"), 1, 0, 1.2)
     words = ShortLabel(name="In effect")
     qtbot.addWidget(words)
     words.resize(249, 100)
     words.show()
     wear("light", 1.0)
     able = ModelAbilities((SourceAbility("mtp", 8),))
-    for why in (policy.plan((DraftOffer("mtp"),), "auto", None).why for policy in policies):
+    for why in (policy.plan_round((DraftOffer("mtp"),), "auto", None).why for policy in policies):
         assert why is not None and why.code.startswith("parked")
         whole = in_effect(DraftOptions(), able, LastAnswer(0, 0, 0, why))
         words.show_text(whole)

@@ -150,7 +150,7 @@ class Waits(NamedTuple):
 
 @pytest.fixture
 def waits(monkeypatch):
-    seen, begun, write, wait = [], itertools.count(1), Pass.__init__, Pass.wait
+    seen, begun, write, wait = [], itertools.count(1), Pass.__init__, Pass.await_outcome
     number = 0
 
     def written(its, *given, **more):
@@ -163,7 +163,7 @@ def waits(monkeypatch):
         wait(its, **more)
 
     monkeypatch.setattr(Pass, "__init__", written)
-    monkeypatch.setattr(Pass, "wait", waited)
+    monkeypatch.setattr(Pass, "await_outcome", waited)
     return seen
 
 
@@ -256,7 +256,7 @@ def test_one_that_fails_ends_those_beside_it(engine):
     with pytest.raises(ValueError, match="own") as held:
         engine.generate_many(PROMPTS, max_tokens=9, should_stop=fails)
     assert held.value.__traceback__ is not None, "which holds all that the call had"
-    assert engine.parts.batch.answering == 0
+    assert engine.parts.batch.running_answers == 0
 
 
 class Chat(NamedTuple):
@@ -320,7 +320,7 @@ def test_sessions_driven_in_turns_say_what_they_say_alone(engine, passes):
         (its.tokens, its.text, its.reason) for its in said
     ]
     assert len(passes) < 0.75 * alone_passes
-    assert engine.parts.batch.answering == 0
+    assert engine.parts.batch.running_answers == 0
     for session in sessions:
         session.generation = GenerationOptions(max_tokens=8)
         goes_on_as_a_fresh_one(engine, session)

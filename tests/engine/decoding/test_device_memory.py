@@ -66,7 +66,7 @@ def device(monkeypatch):
 @pytest.mark.parametrize(("recommended", "cached"), [(11 * GB, 11 * GB // 16), (90 * GB, 2 * GB)])
 def test_limits_follow_the_device(device, recommended, cached):
     device.recommended = recommended
-    with MemoryLimits().generating():
+    with MemoryLimits().during_generation():
         assert (device.cached, device.wired) == (cached, recommended)
     assert (device.cached, device.wired) == (UNBOUNDED, 0)
 
@@ -75,8 +75,8 @@ def test_limits_stay_until_the_last_answer_ends(device):
     limits = MemoryLimits()
     first, second = ExitStack(), ExitStack()
     for _ in range(2):
-        first.enter_context(limits.generating())
-        second.enter_context(limits.generating())
+        first.enter_context(limits.during_generation())
+        second.enter_context(limits.during_generation())
         first.close()
         assert (device.cached, device.wired) == (MOST_CACHED, device.recommended)
         second.close()
@@ -85,8 +85,8 @@ def test_limits_stay_until_the_last_answer_ends(device):
 
 def test_engines_answer_in_any_order(device):
     first, second = ExitStack(), ExitStack()
-    first.enter_context(MemoryLimits().generating())
-    second.enter_context(MemoryLimits().generating())
+    first.enter_context(MemoryLimits().during_generation())
+    second.enter_context(MemoryLimits().during_generation())
     first.close()
     second.close()
     assert (device.cached, device.wired) == (UNBOUNDED, 0)
@@ -95,7 +95,7 @@ def test_engines_answer_in_any_order(device):
 @pytest.mark.parametrize("cached", [GB // 2, 0])
 def test_stricter_limits_of_a_users_own_stay(device, cached):
     device.cached, device.wired = cached, 10 * GB
-    with MemoryLimits().generating():
+    with MemoryLimits().during_generation():
         assert (device.cached, device.wired) == (cached, 10 * GB)
     assert (device.cached, device.wired) == (cached, 10 * GB)
 
@@ -192,7 +192,7 @@ def test_4096_tokens_leave_no_outgrown_buffers_behind():
         new = mx.zeros((1, 2, rows, 64))
         for layer in layers:
             layer.write(new, new)
-        sequence.read([1] * rows, mx.zeros((1, rows, 8)))
+        sequence.append_prompt_rows([1] * rows, mx.zeros((1, rows, 8)))
         sequence.evaluate()
         most = max(most, mx.get_cache_memory())
     mx.set_cache_limit(before)

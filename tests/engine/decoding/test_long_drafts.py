@@ -25,7 +25,7 @@ def engine(tmp_path_factory):
 @pytest.fixture
 def steady(monkeypatch):
     """Rounds cost what was measured, whatever this machine does beside them."""
-    monkeypatch.setattr(DepthPolicy, "learn", lambda *of: None)
+    monkeypatch.setattr(DepthPolicy, "learn_round", lambda *of: None)
 
 
 def generated(engine, source, costs):

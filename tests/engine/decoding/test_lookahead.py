@@ -13,7 +13,7 @@ from metal_kernels.stock_on_cpu import CpuStockOperations
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import combine_caches
 from mlx_engine.decoding import scheduler
-from mlx_engine.decoding.answer import raw_answer
+from mlx_engine.decoding.answer import answer_raw_prompt
 from mlx_engine.decoding.round import Pass
 from mlx_engine.decoding.scheduler import SHORT_OF_MEMORY, BatchScheduler
 from mlx_engine.decoding.state import SequenceState
@@ -162,13 +162,13 @@ def passes_at_read(model, monkeypatch):
     """Runs ahead; how many passes had been begun whenever an outcome was read."""
 
     def at_read(source, depth, tokens, *, follows_drafts=True):
-        counting, read, whole = Counting(model), [], scheduler.Round.read
+        counting, read, whole = Counting(model), [], scheduler.Round.await_outcome
 
         def noted(round):
             read.append(counting.passes)
             return whole(round)
 
-        monkeypatch.setattr(scheduler.Round, "read", noted)
+        monkeypatch.setattr(scheduler.Round, "await_outcome", noted)
         more = {"follows_drafts": follows_drafts, "looks_ahead": True}
         run(counting, PROMPT, source, depth, max_tokens=tokens, chunk=64, **more)
         return read
@@ -191,13 +191,13 @@ def test_a_drafted_round_is_so_too_whatever_comes_of_the_last(model, passes_at_r
 
 
 def test_no_pass_is_run_for_nothing_where_an_answer_has_all_its_tokens(model, monkeypatch):
-    queued, whole = set(), Pass.queue
+    queued, whole = set(), Pass.queue_on_device
 
     def noted(its):
         queued.add(its)
         whole(its)
 
-    monkeypatch.setattr(Pass, "queue", noted)
+    monkeypatch.setattr(Pass, "queue_on_device", noted)
     for tokens in range(6, 12):
         ran = run(model, PROMPT, sources(model)["model"], 3, max_tokens=tokens, looks_ahead=True)
         assert len(queued) == ran.stats.passes > 0
@@ -221,7 +221,7 @@ def test_where_the_host_computes_only_plain_rounds_are_followed_unread(
 def test_where_the_host_computes_what_is_written_down_of_a_pass_begins_at_once(
     model, monkeypatch, depth
 ):
-    counting, begun, whole = Counting(model), [], scheduler.Round.read
+    counting, begun, whole = Counting(model), [], scheduler.Round.await_outcome
 
     def noted(round):
         begun.append(
@@ -229,7 +229,7 @@ def test_where_the_host_computes_what_is_written_down_of_a_pass_begins_at_once(
         )
         return whole(round)
 
-    monkeypatch.setattr(scheduler.Round, "read", noted)
+    monkeypatch.setattr(scheduler.Round, "await_outcome", noted)
     more = {"follows_drafts": False, "looks_ahead": True}
     source = sources(model)["model"] if depth else NoDraft()
     ran = run(counting, PROMPT, source, depth, max_tokens=12, chunk=64, **more)
@@ -310,7 +310,7 @@ def test_settings_that_change_take_effect_at_the_next_round(engine):
         settings = Settings(PICKS, DraftOptions(depth=3))
         prompt, policy = engine.tokenize("The quick brown fox"), DepthPolicy(lambda: PRESUMED)
         batch.looks_ahead = looks_ahead
-        answer = raw_answer(replace(engine.parts, batch=batch), settings, prompt, policy)
+        answer = answer_raw_prompt(replace(engine.parts, batch=batch), settings, prompt, policy)
         depths = []
         for event in answer.events():
             if isinstance(event, RoundFinished):

@@ -85,16 +85,16 @@ def test_a_sequence_keeps_a_few_checkpoints_the_newest_among_them():
     sequence = SequenceState(model)
     for token in range(20):
         hidden = model.forward(mx.array([[token]]), sequence.caches)
-        sequence.read([token], hidden)
+        sequence.append_prompt_rows([token], hidden)
         sequence.add_checkpoint()
         sequence.add_checkpoint()
     one = sequence.caches.snapshot().nbytes
     assert sequence.nbytes - sequence.caches.nbytes == CHECKPOINTS * one
     kept = [place.length for place in sequence.checkpoints]
-    assert sequence.reuse([*range(19), 99, 99]) == 19
-    assert sequence.reuse([*range(9), 99, 99]) == max(n for n in kept if n <= 9) > 1
-    assert sequence.reuse([0, 99, 99]) == 1
-    assert sequence.reuse([99, 99, 99]) == 0
+    assert sequence.reuse_prefix([*range(19), 99, 99]) == 19
+    assert sequence.reuse_prefix([*range(9), 99, 99]) == max(n for n in kept if n <= 9) > 1
+    assert sequence.reuse_prefix([0, 99, 99]) == 1
+    assert sequence.reuse_prefix([99, 99, 99]) == 0
     assert_in_step(sequence)
 
 

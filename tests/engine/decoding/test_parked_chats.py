@@ -10,7 +10,7 @@ import mlx_engine
 from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.round import Pass
 from mlx_engine.drafting import mtp
-from mlx_engine.drafting.contract import Choice
+from mlx_engine.drafting.contract import DraftChoice
 from mlx_engine.drafting.record import PassCosts
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions
@@ -71,8 +71,8 @@ def test_a_parked_round_asks_its_source_nothing(engine, monkeypatch, depth):
     """Who could draft is asked once, then not before that can have changed."""
     costing(engine, HOPELESS)
     session = session_of(engine, depth=depth, max_tokens=LENGTH)
-    asked, offers = [], mtp.MtpDraft.offers
-    monkeypatch.setattr(mtp.MtpDraft, "offers", lambda *of: asked.append(1) or offers(*of))
+    asked, offers = [], mtp.MtpDraft.draft_offers
+    monkeypatch.setattr(mtp.MtpDraft, "draft_offers", lambda *of: asked.append(1) or offers(*of))
     rounds = listen(session, session.send("The fox")).rounds
     assert len(rounds) == LENGTH
     assert len(asked) <= 2
@@ -135,9 +135,9 @@ def test_a_head_reads_no_prompt_where_drafts_were_seen_not_to_pay(engine, monkey
     ((first, rows),) = answers(engine, monkeypatch, [doubtful])
     assert sum(rows) >= first.progress[-1].total - 2 > 10, "the newest may wait"
     policy = engine.new_depth_policy()
-    policy.follow(DraftOptions())
+    policy.adopt_options(DraftOptions())
     for _ in range(60):
-        policy.learn(Choice(1, None, by="mtp"), 1, 0, 1.0)
+        policy.learn_round(DraftChoice(1, None, by="mtp"), 1, 0, 1.0)
     ((second, rows),) = answers(engine, monkeypatch, [doubtful])
     assert second.progress[-1].total > 10 > 2 * 4 >= max(rows, default=0)
 
@@ -148,7 +148,7 @@ def test_a_resting_round_is_a_plain_one_and_a_few_calls(engine, monkeypatch):
     """
     costing(engine, HOPELESS)
     calls, nodes = [], []
-    run, queue = Answer._round, Pass.queue
+    run, queue = Answer._run_round, Pass.queue_on_device
 
     def count(frame, event, what):
         calls[-1] += event in ("call", "c_call")
@@ -166,8 +166,8 @@ def test_a_resting_round_is_a_plain_one_and_a_few_calls(engine, monkeypatch):
             sys.setprofile(count)
         queue(its)
 
-    monkeypatch.setattr(Answer, "_round", counted)
-    monkeypatch.setattr(Pass, "queue", looked_at)
+    monkeypatch.setattr(Answer, "_run_round", counted)
+    monkeypatch.setattr(Pass, "queue_on_device", looked_at)
     leanest = []
     for draft in (DraftOptions(source="none"), DraftOptions()):
         session = session_of(engine, depth=0, max_tokens=40)

@@ -73,8 +73,12 @@ def test_decoded_rows_equal_transformers(engine: Engine, folder: Path) -> None:
     options = GenerationOptions(max_tokens=12, ignore_eos=True, logprobs=1)
     session = engine.session(generation=options, draft=DraftOptions(depth=2), sampling=DRAWN)
     finished = listen(session, session.send("Hello fox", images=[FIRST, SECOND])).finished
-    prompt = ChatPrompts(engine.parts, session._settings).make(session.messages[:1], EMPTY_ANSWER)
-    rows = reference_logits(folder, [*prompt.published_ids, *session.tokens], [FIRST, SECOND])
+    prompt = ChatPrompts(engine.parts, session._settings).make_prompt(
+        session.messages[:1], EMPTY_ANSWER
+    )
+    rows = reference_logits(
+        folder, [*prompt.ids_with_placeholders, *session.tokens], [FIRST, SECOND]
+    )
     rows = rows[len(prompt.ids) - 1 :]
     scores = rows - np.log(np.exp(rows).sum(axis=-1, keepdims=True))
     wanted = [scores[n, token] for n, token in enumerate(session.tokens)]
@@ -123,7 +127,7 @@ def test_a_picture_is_encoded_and_read_once(folder: Path, tmp_path: Path) -> Non
         assert third.stats.reused_tokens < 2 * 15
         assert encoder.encode(read_picture(picture(7, 40, 24)), lambda: True) is None
         messages = session.messages
-        engine.parts.prompts.save()
+        engine.parts.prompts.save_prompts()
     with open_engine(folder, options) as engine:
         session = engine.session(generation=limits, name="chat")
         session.load_messages(messages)
@@ -193,8 +197,8 @@ def test_what_cannot_be_asked_changes_nothing(engine: Engine, tmp_path: Path) ->
 
 def test_a_placeholder_in_the_text_is_text(engine: Engine) -> None:
     asked = [Message("user", "what is <|image_pad|>?", images=(FIRST,))]
-    prompt = ChatPrompts(engine.parts, engine.session()._settings).make(asked, EMPTY_ANSWER)
-    assert prompt.published_ids.count(PLACEHOLDER) == 15
+    prompt = ChatPrompts(engine.parts, engine.session()._settings).make_prompt(asked, EMPTY_ANSWER)
+    assert prompt.ids_with_placeholders.count(PLACEHOLDER) == 15
     assert max(prompt.ids) < PLACEHOLDER
 
 

@@ -144,7 +144,7 @@ def test_a_long_prompt_leaves_checkpoints_on_the_way(engines, kind):
 
 def test_behind_an_edit_a_head_reads_the_same_newest_rows(engines, monkeypatch):
     """Drafts may differ all the same: one that went on from before it keeps older rows, too."""
-    read, flush = [], HeadMemory.flush
+    read, flush = [], HeadMemory.read_unread_rows
 
     def noted(self):
         tokens = [token for rows in self.waiting for token in rows.tokens.tolist()]
@@ -153,7 +153,7 @@ def test_behind_an_edit_a_head_reads_the_same_newest_rows(engines, monkeypatch):
         if flush(self) == ROWS_OF_A_PROMPT:
             read.append((held, tokens[-ROWS_OF_A_PROMPT:], states[-ROWS_OF_A_PROMPT:]))
 
-    monkeypatch.setattr(HeadMemory, "flush", noted)
+    monkeypatch.setattr(HeadMemory, "read_unread_rows", noted)
     for engine in engines("attention"):
         for prompt in (TEXT[:200], [*TEXT[:180], *TEXT[700:990]]):
             engine.generate(prompt, 2, WAYS["greedy"], DraftOptions(depth=2), ignore_eos=True)
@@ -235,7 +235,7 @@ def test_other_sources_share_the_trunk_where_they_can(engines):
 def sequences(model, count, most_bytes=2**30):
     cache = PromptCache(model, most_bytes)
     owners = [Owner() for _ in range(count)]
-    return cache, owners, [cache.sequence(owner) for owner in owners]
+    return cache, owners, [cache.new_sequence(owner) for owner in owners]
 
 
 class Owner:
@@ -272,10 +272,10 @@ def test_one_that_answers_is_not_dropped():
     model = tiny_model(3, TinySizes(layers=2))
     cache, owners, (first, second) = sequences(model, 2)
     read(first, model, [1] * 20)
-    with first.answering():
+    with first.during_answer():
         cache.most_bytes = 1
         read(second, model, [2] * 20)
-        cache.forget()
+        cache.drop_idle_chats()
         assert len(first.tokens) > 0
         assert not second.tokens
     assert cache.nbytes == first.nbytes > 0
@@ -288,7 +288,7 @@ def test_a_branch_copies_once_and_later_rounds_not_at_all():
     model = tiny_model(3, sizes)
     _, owners, (first, second) = sequences(model, 2)
     for sequence in (first, second):
-        sequence.use(MtpDraft(model.heads, DraftOptions()))
+        sequence.replace_drafter(MtpDraft(model.heads, DraftOptions()))
     prompt = [token % 61 for token in range(7000)]
     read(first, model, prompt, chunk=1300, context_length=9000)
     buffer = first.caches.layers[0].nbytes / 2
@@ -334,9 +334,9 @@ def test_checkpoints_that_are_shared_count_once(engines):
 def test_a_call_that_fails_is_nobodys_beginning(engines):
     model = tiny_model(3, TinySizes(layers=2))
     cache, owners, (first, second) = sequences(model, 2)
-    with pytest.raises(ZeroDivisionError), first.answering():
-        cache.reuse(first, [1] * 30)
-        first.read([1] * 30, model.forward(mx.array([[1] * 30]), first.caches))
+    with pytest.raises(ZeroDivisionError), first.during_answer():
+        cache.reuse_prefix(first, [1] * 30)
+        first.append_prompt_rows([1] * 30, model.forward(mx.array([[1] * 30]), first.caches))
         raise ZeroDivisionError
     assert read(second, model, [1] * 40).reused_tokens == 0
     del owners
@@ -370,7 +370,7 @@ def test_a_source_of_its_own_follows_a_branch():
     model = tiny_model(3, TinySizes(layers=2, interval=1))
     cache, owners, (first, second) = sequences(model, 2)
     for sequence in (first, second):
-        sequence.use(MtpDraft(model.heads, DraftOptions()))
+        sequence.replace_drafter(MtpDraft(model.heads, DraftOptions()))
     read(first, model, TEXT_61)
     prompt = [*TEXT_61[:50], 3, 4]
     ran = run(model, prompt, None, 3, max_tokens=30, sequence=second)

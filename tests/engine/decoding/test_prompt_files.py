@@ -414,7 +414,7 @@ def saved_rows(folder, model, size, rows=64, most_bytes=10**9):
     caches.commit(rows)
     told = prompt_files.SavedConversation("kind", range(rows), (caches,), None)
     files = prompt_files.PromptFiles(folder, model, most_bytes)
-    files.save([(told, [CacheState(rows, (caches.snapshot(),), None)])])
+    files.save_states([(told, [CacheState(rows, (caches.snapshot(),), None)])])
     return files
 
 
@@ -496,7 +496,7 @@ caches.layers[0].write(rows, rows)
 caches.commit(64)
 files = PromptFiles(folder, "model", 10**9)
 told = SavedConversation("kind", range(64), (caches,), None)
-files.save([(told, [CacheState(64, (caches.snapshot(),), None)])])
+files.save_states([(told, [CacheState(64, (caches.snapshot(),), None)])])
 while not list(folder.glob("*/*")):
     time.sleep(0.001)
 files.wait(0.05)

@@ -34,7 +34,7 @@ class DraftsPoison(NoDraft):
         super().__init__()
         self._truth, self._right = truth, right
 
-    def offers(self, newest, forced=0):
+    def draft_offers(self, newest, forced=0):
         del newest
         return (DraftOffer("model"),)
 

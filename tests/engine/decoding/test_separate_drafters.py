@@ -95,7 +95,7 @@ def test_a_parked_target_computes_nothing_for_drafts(engine, monkeypatch, source
         return forward(*of, **begin)
 
     monkeypatch.setattr(FeatureModel, "forward", noted)
-    monkeypatch.setattr(DepthPolicy, "learn", lambda *of: None)  # whatever this machine does
+    monkeypatch.setattr(DepthPolicy, "learn_round", lambda *of: None)  # whatever this machine does
     monkeypatch.setattr(RoundCosts, "wants_plain", lambda *of: False)
     engine._draft_records.clear()
     session, plain = (session_of(engine, GREEDY, depth=0, max_tokens=LENGTH) for _ in range(2))
@@ -128,7 +128,7 @@ def test_what_waits_while_a_source_rests_is_there_for_the_next_draft(engine, mon
     sampling = SamplingOptions(temperature=0.9, logit_bias=BIASED)
     accepted = []
     for _ in range(2):
-        source = kit.make(DraftOptions(source="model", depth=4), uses_draft_model=True)
+        source = kit.make_drafter(DraftOptions(source="model", depth=4), uses_draft_model=True)
         depths = CyclingDepth([2, *[0] * 5, 3, 0, 2])
         ran = run(kit.model, PROMPT, source, depths, options=sampling, max_tokens=40)
         accepted.append((ran.tokens, ran.stats.accepted_by_depth))
@@ -144,7 +144,7 @@ def test_cut_at_every_count(engine):
     wanted = run(kit.model, PROMPT, NoDraft(), 0, options=options, max_tokens=30).tokens
     stood = set()
     for length in (*range(1, 12), 30):
-        source = kit.make(DraftOptions(source="model", depth=4), uses_draft_model=True)
+        source = kit.make_drafter(DraftOptions(source="model", depth=4), uses_draft_model=True)
         ran = run(
             kit.model, PROMPT, source, CyclingDepth([4, 2, 0, 4, 1]), options=options,
             max_tokens=length,

@@ -169,7 +169,7 @@ def test_what_another_conversation_has_read_is_known_by_its_words(engine, draft)
     sequence, tokens = SequenceState(model, drafter), [5, 3, 9, 1, 3]
     model.forward(mx.array([tokens]), sequence.caches)
     sequence.caches.commit(len(tokens))
-    sequence.set_restored(tokens, None)
+    sequence.set_restored_tokens(tokens, None)
     words_are_in_step(sequence)
 
 

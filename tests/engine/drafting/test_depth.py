@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlx_engine.drafting.contract import DEEPEST, BatchLimits, Choice, DraftOffer
+from mlx_engine.drafting.contract import DEEPEST, BatchLimits, DraftChoice, DraftOffer
 from mlx_engine.drafting.depth import (
     COOLDOWN,
     LOSS,
@@ -21,7 +21,7 @@ from mlx_engine.drafting.record import (
     NO_OTHERS,
     PRESUMED,
     Acceptance,
-    OtherChats,
+    ConcurrentChats,
     PassCosts,
 )
 from mlx_engine.values.errors import Reason
@@ -54,24 +54,24 @@ class Chat:
         table = costs if callable(costs) else lambda: costs
         self.policy = DepthPolicy(table, share, records)
         self.offers, self.depth = offers or (MTP,), depth
-        self.mtp = self.policy.source("mtp")
+        self.mtp = self.policy.source_policy("mtp")
 
     def next(self):
         """The choice for the next round, as the loop of rounds asks for it."""
-        return self.policy.plan(self.offers, self.depth, NOTHING)
+        return self.policy.plan_round(self.offers, self.depth, NOTHING)
 
     def first(self):
         """The choice for the first round that need not measure how long a plain one takes."""
         while (choice := self.next()).why is MEASURING:
-            self.policy.learn(choice, 0, 0, self.policy.source(choice.by).costs.ms[0])
+            self.policy.learn_round(choice, 0, 0, self.policy.source_policy(choice.by).costs.ms[0])
         return choice
 
     def ran(self, depth, accepted, ms, times=1, others=NO_OTHERS):
         """Rounds of a depth, with rounds of the same depth beside them."""
-        choice = Choice(depth, None, by="mtp" if depth else None)
+        choice = DraftChoice(depth, None, by="mtp" if depth else None)
         for _ in range(times):
             self.policy._planned = choice
-            self.policy.learn(choice, depth, accepted, ms, others)
+            self.policy.learn_round(choice, depth, accepted, ms, others)
 
     def run(self, rounds, cost, accepted=lambda depth: depth):
         """The depths of so many rounds as chosen; cost: milliseconds by depth."""
@@ -79,14 +79,16 @@ class Chat:
         for _ in range(rounds):
             choice = self.next()
             depths.append(choice.depth)
-            self.policy.learn(choice, choice.depth, accepted(choice.depth), cost(choice.depth))
+            self.policy.learn_round(
+                choice, choice.depth, accepted(choice.depth), cost(choice.depth)
+            )
         return depths
 
     def plain_until_a_draft(self, ms, most=5000):
         """How many plain rounds of so many milliseconds are run before the next draft."""
         rounds = 0
         while not (choice := self.next()).depth and rounds < most:
-            self.policy.learn(choice, 0, 0, ms)
+            self.policy.learn_round(choice, 0, 0, ms)
             rounds += 1
         return rounds
 
@@ -109,7 +111,7 @@ def taught(costs, chances, rounds=800):
     for _ in range(rounds):
         chat.ran(8, stood(chances, 8, draw), costs.round_ms(8))
     chat.ran(0, 0, costs.round_ms(0), times=30)
-    chat.policy.follow(DraftOptions())
+    chat.policy.adopt_options(DraftOptions())
     return chat
 
 
@@ -126,7 +128,7 @@ def test_the_best_depth_by_brute_force(machine, chances):
     believed = chat.mtp.acceptance.chances
     rates = [tokens_a_round(believed, k) * costs.round_ms(0) / costs.round_ms(k) for k in range(9)]
     best = int(np.argmax(rates)) if max(rates) >= WORTH_IT else 0
-    assert chat.mtp.best() == best
+    assert chat.mtp.best_depth() == best
     assert chat.next().depth == best or best == 0
     assert abs(believed[0] - chances[0]) < 0.3
 
@@ -143,7 +145,7 @@ def test_whatever_happens_the_choice_is_possible_and_explained(costs, head, limi
         choice = chat.next()
         assert 0 <= choice.depth <= limit
         assert (choice.why is None) == (choice.depth > 0)
-        chat.policy.learn(choice, drafted, min(drafted, accepted), costs[0] * drafted)
+        chat.policy.learn_round(choice, drafted, min(drafted, accepted), costs[0] * drafted)
         assert all(0 <= chance <= 1 for chance in chat.mtp.acceptance.chances)
 
 
@@ -159,16 +161,16 @@ def test_acceptance_is_a_running_mean_of_what_was_reached():
     acceptance = Acceptance()
     assert acceptance.chances == [pytest.approx(FIRST_GUESS)] * DEEPEST
     for _ in range(200):
-        acceptance.add(4, 2)
+        acceptance.add_round(4, 2)
     first, second, third, *_ = acceptance.chances
     assert min(first, second) > 0.99
     assert third < 0.15
     assert acceptance.tokens[:3] == [1.0, 1 + first, pytest.approx(1 + first + first * second)]
     for _ in range(25):
-        acceptance.add(2, 2)
+        acceptance.add_round(2, 2)
     assert acceptance.chances[2] < 0.3, "depths that are not reached are remembered for long"
     for _ in range(600):
-        acceptance.add(2, 2)
+        acceptance.add_round(2, 2)
     assert acceptance.chances[2] > 0.6, "and forgotten at last"
 
 
@@ -192,7 +194,7 @@ def test_parked_because_drafts_fall_and_back_when_they_stand():
     chat = Chat(MILD)
     assert chat.first().depth > 0
     while (choice := chat.next()).depth or choice.why.code in ("measuring-plain", "parked-loss"):
-        chat.policy.learn(choice, choice.depth, 0, MILD.round_ms(choice.depth))
+        chat.policy.learn_round(choice, choice.depth, 0, MILD.round_ms(choice.depth))
     assert choice.why.code == "parked-acceptance"
     assert "%" in choice.why.words
     assert chat.plain_until_a_draft(10.0) >= COOLDOWN - 2
@@ -206,7 +208,7 @@ def test_parked_for_a_loss_though_guesses_are_right():
     assert chat.first().depth > 0
     chat.ran(1, 1, 11.5, times=20)
     chat.mtp.record.budget = -30.0
-    assert chat.mtp.best()
+    assert chat.mtp.best_depth()
     assert chat.next().why.code == "parked-loss"
     assert "%" not in chat.next().why.words
     unsure = copy(0.01)
@@ -242,7 +244,7 @@ def test_a_round_may_be_planned_before_the_one_before_it_is_learned():
         first = chat.next()
     second = chat.next()
     assert second.depth == 0
-    chat.policy.learn(first, first.depth, 0, MILD.round_ms(1))
+    chat.policy.learn_round(first, first.depth, 0, MILD.round_ms(1))
     assert chat.next().depth == 0
 
 
@@ -252,7 +254,7 @@ def test_a_try_that_gained_is_followed_by_another():
     chat.ran(0, 0, MILD.round_ms(0), times=1000)
     chat.plain_until_a_draft(10.0)
     chat.ran(1, 1, MILD.round_ms(1))
-    assert not chat.mtp.best(), "one success proves little"
+    assert not chat.mtp.best_depth(), "one success proves little"
     assert chat.next().depth == 1
     chat.ran(1, 0, MILD.round_ms(1))
     assert not chat.next().depth
@@ -261,7 +263,7 @@ def test_a_try_that_gained_is_followed_by_another():
 def test_what_is_only_assumed_to_pay_is_tried_when_its_loss_can_be_paid():
     """Eight drafts promise 1.2 of plain decoding and may lose four tokens: too much at first."""
     chat = Chat(PassCosts((10.0, *[49.0] * 8), 0.0))
-    assert chat.mtp.best() == 8
+    assert chat.mtp.best_depth() == 8
     assert 100 <= chat.plain_until_a_draft(10.0) <= 700
 
 
@@ -270,8 +272,8 @@ def test_a_first_draft_that_falls_is_followed_by_another():
     costs = PassCosts((10.0, 16.0, 19.0, 22.0, 27.0, 32.0, 37.0, 42.0, 47.0), 1.0)
     chat = Chat(costs)
     first = chat.first()
-    assert 0 < first.depth < chat.mtp.best()
-    chat.policy.learn(first, first.depth, 0, costs.round_ms(first.depth))
+    assert 0 < first.depth < chat.mtp.best_depth()
+    chat.policy.learn_round(first, first.depth, 0, costs.round_ms(first.depth))
     assert chat.plain_until_a_draft(10.0) <= 2 * COOLDOWN
 
 
@@ -317,7 +319,7 @@ def test_costs_measured_in_a_bad_moment_are_corrected(truth, measured):
         choice = chat.next()
         right = stood(chances, choice.depth, draw)
         took = costs.round_ms(choice.depth)
-        chat.policy.learn(choice, choice.depth, right, took * draw.uniform(0.8, 1.25))
+        chat.policy.learn_round(choice, choice.depth, right, took * draw.uniform(0.8, 1.25))
         spent += took
         told += right + 1
     best = min(told / tokens_a_round(chances, k) * costs.round_ms(k) for k in range(9))
@@ -342,12 +344,12 @@ def test_a_time_that_holds_a_share_of_the_next_rounds_teaches_no_wrong_cost(shar
     chat, waiting = Chat(MILD), []
     draw = np.random.default_rng(0)
     for _ in range(1500):
-        choice = chat.policy.plan((MTP,), "auto", NOTHING)
+        choice = chat.policy.plan_round((MTP,), "auto", NOTHING)
         waiting.append(choice)
         if len(waiting) == 2:
             first = waiting.pop(0)
             ms = (1 - share) * MILD.round_ms(first.depth) + share * MILD.round_ms(choice.depth)
-            chat.policy.learn(first, first.depth, stood([0.35] * 8, first.depth, draw), ms)
+            chat.policy.learn_round(first, first.depth, stood([0.35] * 8, first.depth, draw), ms)
     ms = chat.mtp.costs.ms
     assert ms[0] == pytest.approx(10.0, rel=0.03)
     assert ms[1] / ms[0] == pytest.approx(1.25, rel=0.05)
@@ -357,13 +359,13 @@ def test_a_spike_is_not_a_cost_but_what_lasts_is():
     chat = Chat(MILD)
     chat.ran(0, 0, MILD.round_ms(0), times=5)
     chat.ran(3, 3, MILD.round_ms(3), times=5)
-    before = chat.mtp.gains()[3]
+    before = chat.mtp.speed_gains()[3]
     chat.ran(3, 3, 125_000.0)
-    assert chat.mtp.gains()[3] == pytest.approx(before, rel=0.1)
+    assert chat.mtp.speed_gains()[3] == pytest.approx(before, rel=0.1)
     for _ in range(30):
         chat.ran(3, 3, 3 * MILD.round_ms(3), times=2)
         chat.ran(0, 0, MILD.round_ms(0), times=2)
-    assert chat.mtp.gains()[3] < 0.6 * before
+    assert chat.mtp.speed_gains()[3] < 0.6 * before
 
 
 @pytest.mark.parametrize("now", [2.0, 0.5])
@@ -372,9 +374,9 @@ def test_a_machine_that_becomes_slower_or_faster_does_so_for_all_depths(now):
     chat = Chat(MILD)
     chat.ran(0, 0, MILD.round_ms(0), times=20)
     chat.ran(3, 3, MILD.round_ms(3), times=20)
-    before, plain = chat.mtp.gains()[3], chat.mtp.costs.ms[0]
+    before, plain = chat.mtp.speed_gains()[3], chat.mtp.costs.ms[0]
     chat.ran(3, 3, now * MILD.round_ms(3), times=40)
-    assert chat.mtp.gains()[3] == pytest.approx(before, rel=0.4)
+    assert chat.mtp.speed_gains()[3] == pytest.approx(before, rel=0.4)
     assert chat.mtp.costs.ms[0] == pytest.approx(now * plain, rel=0.4)
 
 
@@ -422,11 +424,11 @@ def test_who_shares_a_pass_drafts_as_would_pay_if_all_drafted_alike(chances):
         ]
         if others:
             best = int(np.argmax(speeds))
-            assert chat.mtp.best() == (best if speeds[best] >= WORTH_IT * speeds[0] else 0)
-        depths.append(chat.mtp.best())
+            assert chat.mtp.best_depth() == (best if speeds[best] >= WORTH_IT * speeds[0] else 0)
+        depths.append(chat.mtp.best_depth())
     assert depths == sorted(depths, reverse=True)
     chat.policy.set_batch(BatchLimits(40))
-    assert not chat.mtp.best()
+    assert not chat.mtp.best_depth()
 
 
 def test_who_is_parked_beside_others_only_says_so():
@@ -434,8 +436,8 @@ def test_who_is_parked_beside_others_only_says_so():
     assert chat.next().depth
     chat.policy.set_batch(BatchLimits(15))
     while (choice := chat.next()).depth:
-        chat.policy.learn(choice, choice.depth, 0, 60.0, OtherChats(15, 30))
-    assert choice == Choice(0, SHARED_PASS, by="mtp")
+        chat.policy.learn_round(choice, choice.depth, 0, 60.0, ConcurrentChats(15, 30))
+    assert choice == DraftChoice(0, SHARED_PASS, by="mtp")
 
 
 def test_what_others_rows_take_is_not_learned_as_ones_own():
@@ -443,13 +445,13 @@ def test_what_others_rows_take_is_not_learned_as_ones_own():
     chat.policy.set_batch(BatchLimits(2, 1))
     assert chat.next().depth <= 1
     chat.ran(
-        0, 0, MILD.round_ms(0, OtherChats(2, 4)), 60, OtherChats(2, 4)
+        0, 0, MILD.round_ms(0, ConcurrentChats(2, 4)), 60, ConcurrentChats(2, 4)
     )  # they draft a token each
     assert chat.mtp.costs.ms[0] == pytest.approx(MILD.verify_ms[2])
     chat.policy.set_batch(BatchLimits())
     assert chat.mtp.costs.ms[0] == pytest.approx(MILD.verify_ms[0])
     chat.policy.set_batch(BatchLimits(8, 0))
-    assert chat.next() == Choice(0, SHARED_PASS, by="mtp")
+    assert chat.next() == DraftChoice(0, SHARED_PASS, by="mtp")
 
 
 # --- one text after another ---
@@ -522,20 +524,20 @@ def test_costs_of_a_long_chat_are_those_of_a_short_one_in_proportion():
 def test_drafts_made_in_another_way_are_found_out_about_but_not_other_depths(field):
     records = {}
     first, other = Chat(FLAT, records=records), Chat(FLAT, records=records)
-    first.policy.follow(DraftOptions())
+    first.policy.adopt_options(DraftOptions())
     dear_drafts(first)
-    other.policy.follow(DraftOptions(**field))
+    other.policy.adopt_options(DraftOptions(**field))
     assert bool(other.first().depth) == ("depth" not in field)
-    first.policy.follow(DraftOptions(**field))
-    assert bool(first.mtp.best()) == ("depth" not in field)
+    first.policy.adopt_options(DraftOptions(**field))
+    assert bool(first.mtp.best_depth()) == ("depth" not in field)
 
 
 def test_costs_measured_later_replace_presumed_ones():
     tables = iter([FLAT, HOPELESS])
     chat = Chat(lambda: next(tables))
-    assert chat.mtp.best() > 0
+    assert chat.mtp.best_depth() > 0
     chat.policy.begin_text()
-    assert chat.mtp.best() == 0
+    assert chat.mtp.best_depth() == 0
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -551,8 +553,8 @@ def test_presumed_costs_are_proportions_of_the_first_round(first):
 def test_a_new_chat_goes_by_the_costs_of_now():
     """Though the chat before it began with presumed ones."""
     records = {}
-    assert Chat(PRESUMED, records=records).mtp.best() > 0
-    assert Chat(HOPELESS, records=records).mtp.best() == 0
+    assert Chat(PRESUMED, records=records).mtp.best_depth() > 0
+    assert Chat(HOPELESS, records=records).mtp.best_depth() == 0
 
 
 def test_passes_measured_later_allow_longer_drafts():
@@ -567,7 +569,7 @@ def test_passes_measured_later_allow_longer_drafts():
 
 
 def test_no_offer_says_why():
-    assert DepthPolicy(lambda: FLAT).plan((), "auto", NOTHING) == Choice(0, NOTHING)
+    assert DepthPolicy(lambda: FLAT).plan_round((), "auto", NOTHING) == DraftChoice(0, NOTHING)
 
 
 def test_a_long_copy_goes_first():
@@ -598,27 +600,27 @@ def test_where_drafting_is_off_nothing_is_saved_for_drafts():
     chat.ran(0, 0, 10.0, times=40)
     before = chat.mtp.record.budget
     for depth, saved in ((0, 0), ("auto", 160)):
-        off = chat.policy.plan((), depth, NOTHING)
+        off = chat.policy.plan_round((), depth, NOTHING)
         for _ in range(160):
-            chat.policy.learn(off, 0, 0, 10.0)
+            chat.policy.learn_round(off, 0, 0, 10.0)
         assert chat.mtp.record.budget == pytest.approx(before + LOSS * saved)
     assert chat.mtp.costs.ms[0] == pytest.approx(10, rel=0.1)
 
 
 def test_what_one_source_shows_is_not_held_against_another():
     chat = Chat(FLAT, depth=2)
-    before = chat.policy.source("model").gains()
+    before = chat.policy.source_policy("model").speed_gains()
     chat.run(30, lambda depth: 11.0, lambda depth: 0)
-    assert chat.policy.source("model").gains() == before
-    assert chat.mtp.best() == 0
+    assert chat.policy.source_policy("model").speed_gains() == before
+    assert chat.mtp.best_depth() == 0
 
 
 def test_a_pinned_depth_tells_what_would_pay():
     """The automatic choice learns from pinned rounds, and nothing of it changes them."""
     chat = Chat(FLAT, depth=3)
-    assert chat.next() == Choice(3, None, 8, "mtp")
+    assert chat.next() == DraftChoice(3, None, 8, "mtp")
     chat.run(60, lambda depth: 14.0, lambda depth: 0)
-    assert chat.next() == Choice(3, None, 0, "mtp")
+    assert chat.next() == DraftChoice(3, None, 0, "mtp")
 
 
 def test_a_copy_is_judged_anew_each_round():
@@ -632,7 +634,10 @@ def test_a_copy_is_judged_anew_each_round():
 def test_a_small_model_costs_its_share():
     model = DraftOffer("model")
     cheap, dear = Chat(FLAT, model, share=0.02), Chat(FLAT, model, share=0.9)
-    assert cheap.policy.source("model").best() > dear.policy.source("model").best()
+    assert (
+        cheap.policy.source_policy("model").best_depth()
+        > dear.policy.source_policy("model").best_depth()
+    )
 
 
 def test_no_deeper_than_the_source_can():

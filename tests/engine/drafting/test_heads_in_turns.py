@@ -197,9 +197,9 @@ def test_generated_text_with_other_output_heads(engines, kind, output):
 
 def test_heads_with_one_matrix_share_its_copy(models, engines):
     for kind, copies in (("mimo_v2_flash", 1), ("step3p5", 3)):
-        made = engines(kind).parts.drafting.outputs.take(DraftOptions(output="4-bit"))
+        made = engines(kind).parts.drafting.outputs.output_heads(DraftOptions(output="4-bit"))
         assert (len(made), len(set(made))) == (3, copies)
-        again = engines(kind).parts.drafting.outputs.take(DraftOptions(output="4-bit"))
+        again = engines(kind).parts.drafting.outputs.output_heads(DraftOptions(output="4-bit"))
         assert all(one is other for one, other in zip(made, again, strict=True))
         states = mx.ones((1, 1, models(kind).hidden_size))
         for output, head in zip(made, models(kind).heads, strict=True):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlx_engine.drafting.contract import DraftRequest, ReadRows
+from mlx_engine.drafting.contract import DraftRequest, TargetRows
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.lookup import LEAST_CHANCE, LONG, SHORT, HitRates, NgramMap, PromptLookup
@@ -28,14 +28,14 @@ def told(tokens):
 
 
 def tell(source, tokens):
-    rows = ReadRows(mx.array(tokens, dtype=mx.int32), mx.zeros((1, len(tokens), 0)))
+    rows = TargetRows(mx.array(tokens, dtype=mx.int32), mx.zeros((1, len(tokens), 0)))
     source.commit(rows, len(tokens))
     source.append(tokens)
 
 
 def proposed(source, last, depth=4):
     request = DraftRequest(depth, mx.array([last]), source.length + 1)
-    return source.copy(request).tokens.tolist()
+    return source.draft_by_lookup(request).tokens.tolist()
 
 
 def newest_match(text):
@@ -52,7 +52,7 @@ def newest_match(text):
 def test_the_newest_place_of_the_longer_match(text):
     tokens = NgramMap()
     tokens.extend_match(text[:-1])
-    match = tokens.match(text[-1])
+    match = tokens.find_match(text[-1])
     assert newest_match(text) == (None if match is None else (match.length, match.place))
 
 
@@ -91,21 +91,21 @@ def test_going_back_leaves_nothing_behind(text, other, cut):
 
 def test_a_round_without_a_draft_leaves_its_newest_token_alone():
     """It may be on its way, and whoever asks for it waits."""
-    assert told([1, 2, 3, 1, 2]).copy(DraftRequest(0, None, 7)).tokens.size == 0
+    assert told([1, 2, 3, 1, 2]).draft_by_lookup(DraftRequest(0, None, 7)).tokens.size == 0
 
 
 def test_a_length_that_fails_is_paused_until_it_comes_true():
     rates = HitRates()
     assert rates.acceptance_chance(SHORT) >= LEAST_CHANCE
-    rates.add(SHORT, is_hit=False)
+    rates.add_guess(SHORT, is_hit=False)
     assert rates.acceptance_chance(SHORT) < LEAST_CHANCE
     for _ in range(3):
-        rates.add(SHORT, is_hit=True)
+        rates.add_guess(SHORT, is_hit=True)
     assert rates.acceptance_chance(SHORT) >= LEAST_CHANCE
     # longer matches are believed to be as good, until they show otherwise
     assert rates.acceptance_chance(LONG) >= LEAST_CHANCE
     for _ in range(3):
-        rates.add(LONG, is_hit=False)
+        rates.add_guess(LONG, is_hit=False)
     assert rates.acceptance_chance(LONG) < LEAST_CHANCE <= rates.acceptance_chance(SHORT)
 
 
@@ -114,13 +114,13 @@ def play(text, start, depth):
     policy, nothing = DepthPolicy(lambda: COSTS), Reason("no-match", "Nothing.")
     source, at, rows, passes = told(text[: start - 1]), start - 1, 0, 0
     while at < len(text) - 1:
-        choice = policy.plan(source.offers(text[at]), depth, nothing)
+        choice = policy.plan_round(source.draft_offers(text[at]), depth, nothing)
         drafted = proposed(source, text[at], choice.depth)
         stood = 0
         while stood < len(drafted) and text[at + 1 : at + 2 + stood] == drafted[: stood + 1]:
             stood += 1
         tell(source, text[at : at + stood + 1])
-        policy.learn(choice, len(drafted), stood, COSTS.verify_ms[len(drafted)])
+        policy.learn_round(choice, len(drafted), stood, COSTS.verify_ms[len(drafted)])
         at += stood + 1
         rows, passes = rows + 1 + len(drafted), passes + 1
     return rows, passes

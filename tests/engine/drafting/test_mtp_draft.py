@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.cache.contract import RowCount
-from mlx_engine.drafting.contract import ROWS_AFTER_PAUSE, ROWS_OF_A_PROMPT, DraftRequest, ReadRows
+from mlx_engine.drafting.contract import (
+    ROWS_AFTER_PAUSE,
+    ROWS_OF_A_PROMPT,
+    DraftRequest,
+    TargetRows,
+)
 from mlx_engine.drafting.drafter import FLUSH_ROWS
 from mlx_engine.drafting.lookup import PromptLookup
 from mlx_engine.drafting.mtp import DraftJob, MtpDraft, draft_all
@@ -80,9 +85,9 @@ def test_rows_that_wait_are_read_in_one_go(model, hidden):
         tell(source, mx.array(TEXT[n : n + 1]), hidden[:, n : n + 1])
     length = source.length
     assert source.nbytes == hidden[:, :length].nbytes, "what waits, and nothing that a head made"
-    assert source.flush() == length - 1
+    assert source.read_unread_rows() == length - 1
     assert source.nbytes > hidden[:, :length].nbytes, "keys and values"
-    assert source.flush() == 0
+    assert source.read_unread_rows() == 0
     assert propose(source, length, 3) == chain(model, hidden, length, 3)
 
 
@@ -110,7 +115,7 @@ def test_of_a_long_prompt_a_head_reads_the_newest_rows(model, hidden):
     source, newest = (MtpDraft(model.heads, DraftOptions(rule="greedy")) for _ in range(2))
     held = read_in_chunks(source, text, states)
     assert max(held) <= (2 * ROWS_OF_A_PROMPT + 32) * states[:, :1].nbytes
-    assert source.flush() == ROWS_OF_A_PROMPT
+    assert source.read_unread_rows() == ROWS_OF_A_PROMPT
     tell(newest, text[-ROWS_OF_A_PROMPT - 1 :], states[:, -ROWS_OF_A_PROMPT - 1 :])
     assert propose(source, 5, 3) == propose(newest, 5, 3)
 
@@ -119,15 +124,15 @@ def test_of_a_long_prompt_a_head_reads_the_newest_rows(model, hidden):
 def test_tokens_that_are_passed_over_leave_no_rows(model, hidden, kind):
     source, newest = (kind(model.heads, DraftOptions(rule="greedy")) for _ in range(2))
     tell(source, mx.array(TEXT[:20]), hidden[:, :20])
-    source.skip(ReadRows(mx.array(TEXT[20:60]), hidden[:, 20:60]))
+    source.skip_prompt_rows(TargetRows(mx.array(TEXT[20:60]), hidden[:, 20:60]))
     for one in (source, newest):
         tell(one, mx.array(TEXT[60:90]), hidden[:, 60:90])
-    assert (source.length, source.flush()) == (90, 29)
-    kept, anew = source.earlier_rows(80), source.earlier_rows(40)
+    assert (source.length, source.read_unread_rows()) == (90, 29)
+    kept, anew = source.restorable_length(80), source.restorable_length(40)
     assert (kept.length, kept.caches[0].length) == (79, 19)
     assert (anew.length, anew.caches[0].length) == (39, 0)
     for one in (source, newest):
-        one.offers(TEXT[0])
+        one.draft_offers(TEXT[0])
     wanted = DraftRequest(3, mx.array(TEXT[:1]), 91, "mtp")
     found = [propose_again(one, wanted, greedy()).tokens.tolist() for one in (source, newest)]
     assert found[0] == found[1]
@@ -141,7 +146,7 @@ def test_a_place_on_the_way_keeps_the_rows_that_wait_there(model, hidden):
     kept = states[:, : ROWS_OF_A_PROMPT + 1].nbytes
     assert place.nbytes == kept, "the newest rows, and the state that waits for its token"
     read_in_chunks(source, text[300:], states[:, 300:])
-    source.flush()
+    source.read_unread_rows()
     source.restore(place)
     assert source.length == 300
     read_in_chunks(again, text[:300], states[:, :300])
@@ -156,12 +161,12 @@ def test_going_back_behind_or_before_rows_that_were_left_out(model, hidden, back
     text, states = long_prompt(hidden)
     source, other = (MtpDraft(model.heads, DraftOptions(rule="greedy")) for _ in range(2))
     read_in_chunks(source, text, states)
-    source.flush()
+    source.read_unread_rows()
     tell(source, mx.array(TEXT[:40]), hidden[:, :40])
-    source.flush()
+    source.read_unread_rows()
     whole = mx.concatenate([text, mx.array(TEXT[:40])])
     every = mx.concatenate([states, hidden[:, :40]], axis=1)
-    place = source.earlier_rows(LONG + 40 - back)
+    place = source.restorable_length(LONG + 40 - back)
     assert place.length == LONG + 40 - back - 1
     source.restore(place)
     has_rows = place.length > LONG - ROWS_OF_A_PROMPT
@@ -216,7 +221,7 @@ def test_min_probability_ends_a_draft(model, hidden):
     wanted = DraftRequest(4, mx.array(TEXT[9:10]), 10)
     tokens = chain(model, hidden, 9, 4)
     for least, drafted in ((0.999, 0), (1e-6, 4)):
-        source.follow(DraftOptions(rule="greedy", min_probability=least))
+        source.adopt_options(DraftOptions(rule="greedy", min_probability=least))
         draft = source.draft(wanted, greedy())
         assert (draft.tokens.tolist(), draft.passes) == (tokens[:drafted], 4)
 
@@ -237,7 +242,7 @@ def test_beside_prompt_lookup_the_head_sees_every_token(model, hidden):
     rounds = ["mtp", "prompt-lookup", "prompt-lookup", "mtp", "prompt-lookup", "mtp"]
     for by in rounds:
         length = source.length
-        source.offers(TEXT[length])
+        source.draft_offers(TEXT[length])
         if length:
             wanted = DraftRequest(2, mx.array(TEXT[length : length + 1]), length + 1, by)
             (draft,) = draft_all([DraftJob(source, wanted, greedy())])
@@ -247,7 +252,7 @@ def test_beside_prompt_lookup_the_head_sees_every_token(model, hidden):
         if by == "mtp" and length and source.can_follow:
             picked = mx.array(TEXT[length + 1 : length + 4])
             count = RowCount(mx.array([3]), 3)
-            source.commit(ReadRows(mx.array(TEXT[block]), hidden[:, block], picked), count)
+            source.commit(TargetRows(mx.array(TEXT[block]), hidden[:, block], picked), count)
             count.known = 3
         else:
             tell(source, mx.array(TEXT[block]), hidden[:, block])

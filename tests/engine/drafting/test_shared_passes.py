@@ -90,10 +90,10 @@ def test_each_draft_is_what_it_is_alone(tmp_path, make, hesitant):
                 place += rows
                 if rows != 2:  # the draft before is not the first
                     last = mx.array(text[place : place + 1], dtype=mx.int32)
-                    source.offers(text[place])
+                    source.draft_offers(text[place])
                     source.draft(DraftRequest(2, last, place + 1), sampler)
             last = mx.array(text[place : place + 1], dtype=mx.int32)
-            source.offers(text[place])
+            source.draft_offers(text[place])
             yield source, DraftRequest(1 + number % 3, last, place + 1), sampler
 
     alone = [source.draft(wanted, sampler) for source, wanted, sampler in conversations()]

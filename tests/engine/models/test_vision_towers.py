@@ -23,7 +23,7 @@ from tiny_vision import (
 
 from mlx_engine import inspect
 from mlx_engine.decoding.prompt import EMPTY_ANSWER, ChatPrompts, Prompt
-from mlx_engine.decoding.state import readable
+from mlx_engine.decoding.state import text_only_ids
 from mlx_engine.engine import Engine, open_engine
 from mlx_engine.models.vision.qwen3 import Qwen3VisionSpec
 from mlx_engine.values.conversation import Message
@@ -68,11 +68,14 @@ def logits(engine: Engine, prompt: Prompt, chunk: int) -> NDArray[np.float32]:
         end = min(start + chunk, len(prompt.ids))
         while pictures.encode_next(start, end, lambda: False):
             pass
-        rows, tokens = pictures.rows(start, end), mx.array([readable(prompt.ids[start:end])])
+        rows, tokens = (
+            pictures.embeddings(start, end),
+            mx.array([text_only_ids(prompt.ids[start:end])]),
+        )
         if rows is None:  # text behind a picture
             for cache in caches.layers:
                 if hasattr(cache, "shift"):
-                    cache.shift = pictures.shift(start)
+                    cache.shift = pictures.position_shift(start)
         made.append(model.logits(model.forward(tokens, caches, rows))[0])
         caches.commit(end - start)
     return np.array(mx.concatenate(made))
@@ -80,7 +83,7 @@ def logits(engine: Engine, prompt: Prompt, chunk: int) -> NDArray[np.float32]:
 
 def prompt_of(engine: Engine, messages: list[Message]) -> Prompt:
     settings = engine.session()._settings
-    return ChatPrompts(engine.parts, settings).make(messages, EMPTY_ANSWER)
+    return ChatPrompts(engine.parts, settings).make_prompt(messages, EMPTY_ANSWER)
 
 
 def test_pixels_and_tokens_equal_transformers() -> None:
@@ -110,10 +113,10 @@ def test_logits_equal_transformers(folder: Path) -> None:
         for messages in (CHAT, CHAT[:1]):
             prompt = prompt_of(engine, messages)
             seen = [each for message in messages for each in message.images]
-            wanted = reference_logits(folder, prompt.published_ids, seen)
+            wanted = reference_logits(folder, prompt.ids_with_placeholders, seen)
             for chunk in (1000, 11):
                 assert relative(logits(engine, prompt, chunk), wanted) < 1e-4
-            blind = engine.logits(prompt.published_ids)
+            blind = engine.logits(prompt.ids_with_placeholders)
             assert relative(blind, wanted) > 0.1
 
 
@@ -156,13 +159,13 @@ def test_gguf_towers_give_the_folders_numbers(folder: Path, tmp_path: Path) -> N
         for each in PICTURES[:3]:
             assert relative(encoded(engine, each), theirs(folder, each)) < 1e-4
         prompt = prompt_of(engine, CHAT)
-        wanted = reference_logits(folder, prompt.published_ids, PICTURES[:3])
+        wanted = reference_logits(folder, prompt.ids_with_placeholders, PICTURES[:3])
         assert relative(logits(engine, prompt, 1000), wanted) < 1e-4
     eight = write_tiny_vision_gguf(tmp_path / "q8", folder, kind=gguf.GGMLQuantizationType.Q8_0)
     with open_engine(eight, LoadOptions()) as engine:
         assert 1e-4 < relative(encoded(engine, PICTURES[0]), theirs(folder, PICTURES[0])) < 0.03
         again = prompt_of(engine, CHAT)  # what was read by the other tower is not used again
-        assert again.published_ids == prompt.published_ids
+        assert again.ids_with_placeholders == prompt.ids_with_placeholders
         assert again.ids != prompt.ids
 
 

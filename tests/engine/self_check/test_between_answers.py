@@ -194,7 +194,7 @@ def test_drafts_are_no_longer_than_exact_kernels_take(
     engine = open_on(folder, launcher)
     for numerics, deepest in (("exact", 8), ("fast", 15)):
         engine._self_check.description = replace(engine.description, numerics=numerics)
-        assert engine._self_check.deepest() == deepest
+        assert engine._self_check.deepest_draft() == deepest
     engine.close()
 
 
