@@ -288,7 +288,7 @@ class KeyBlockSpan(NamedTuple):
     factor: int
     places: mx.array
 
-    def with_device_end(self, end: mx.array) -> "KeyBlockSpan":
+    def with_lazy_end(self, end: mx.array) -> "KeyBlockSpan":
         """Replace the end of the keys by one that only the device knows, int32 [1]."""
         return self._replace(places=mx.where(_IS_END, end, self.places))
 
@@ -348,12 +348,12 @@ def few_query_attention(
     made = _make_launches(form, q.shape, q.dtype, sizes, float(scale))
     queries = (q,) if q_latent is None else (q, q_latent)
     parts = launcher.run(made.first, (*queries, *cache, span.places))
-    rows_of_sinks = _no_sinks(heads) if sinks is None else sinks
+    rows_of_sinks = _absent_sinks(heads) if sinks is None else sinks
     return launcher.run(made.second, (*parts, span.places, rows_of_sinks))[0]
 
 
 @lru_cache(maxsize=32)
-def _no_sinks(heads: int) -> mx.array:
+def _absent_sinks(heads: int) -> mx.array:
     return mx.array([-mx.inf] * heads, dtype=mx.float32)
 
 

@@ -187,7 +187,7 @@ def reference(state: mx.array, kept: int, last: ReplaySteps, rows: DeltaRows) ->
     outputs, deltas = [], []
     for t in range(rows.values.shape[0]):
         key, query = (mx.repeat(part[t], group, axis=0)[:, None] for part in rows[1::-1])
-        state = _beside_state(rows.decay[t]) * state
+        state = _broadcast_decay(rows.decay[t]) * state
         known = (state * key).sum(axis=-1)
         deltas.append(rows.beta[t][:, None] * (rows.values[t] - known))
         state = state + deltas[-1][..., None] * key
@@ -200,11 +200,11 @@ def replayed_state(state: mx.array, kept: int | mx.array, last: ReplaySteps) -> 
     group = state.shape[0] // last.keys.shape[1]
     for t in range(kept if isinstance(kept, int) else len(last.keys)):
         key = mx.repeat(last.keys[t], group, axis=0)[:, None]
-        after = _beside_state(last.decay[t]) * state + last.delta[t][..., None] * key
+        after = _broadcast_decay(last.decay[t]) * state + last.delta[t][..., None] * key
         state = after if isinstance(kept, int) else mx.where(t < kept, after, state)
     return state
 
 
-def _beside_state(decay: mx.array) -> mx.array:
+def _broadcast_decay(decay: mx.array) -> mx.array:
     """Reshape decays [Hv], or by channel [Hv, Dk], to multiply a state [Hv, Dv, Dk]."""
     return decay[:, None, None] if decay.ndim == 1 else decay[:, None]

@@ -34,8 +34,8 @@ from mlx_engine.loading.find import HubAccess
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.sampling.sampler import SamplerKernels
 from mlx_engine.self_check.between_answers import SelfCheck
-from mlx_engine.self_check.kernel_record import KernelRecord, record_here, rows_origin
-from mlx_engine.self_check.kernel_trials import kernels_here, launcher_here
+from mlx_engine.self_check.kernel_record import KernelRecord, open_kernel_record, rows_origin
+from mlx_engine.self_check.kernel_trials import make_kernels, metal_launcher
 from mlx_engine.self_check.teacher_forced import (
     TokenLogprobs,
     head_logits,
@@ -79,9 +79,9 @@ def open_engine(
     kernel_verdict: the file of verdicts on kernels, None for one in the user's caches.
     """
     use_private_temporary_folder()
-    launcher, most = launcher_here(), most_bytes(options)
-    record = None if launcher is None else record_here(kernel_verdict)
-    kernels = kernels_here(launcher, options.numerics, record, options.activations)
+    launcher, most = metal_launcher(), most_bytes(options)
+    record = None if launcher is None else open_kernel_record(kernel_verdict)
+    kernels = make_kernels(launcher, options.numerics, record, options.activations)
     hub, built_in = HubAccess(None, on_download or on_progress, stop), built_in_model()
     loaded = load_model(path, options, built_in, on_progress, stop, kernels, hub, most, gpu_bytes())
     small = None
@@ -145,7 +145,7 @@ class Engine:
             after_answer=self._after_answer,
             can_retry=self._can_retry,
             batch=BatchScheduler(
-                self._self_check.most_rows_shared, outcome_reader(), most_bytes(options)
+                self._self_check.most_shared_rows, outcome_reader(), most_bytes(options)
             ),
         )
         self._self_check.update_description()  # the kernels that the layers have asked for
@@ -454,7 +454,7 @@ class Engine:
         A thread writes the files, so that trouble shows a little later.
         """
         files = self._parts.prompts.files
-        return None if files is None else files.newest_trouble
+        return None if files is None else files.newest_failure
 
     @property
     def conversations_nbytes(self) -> int:
@@ -499,4 +499,4 @@ class Engine:
     def new_depth_policy(self) -> DepthPolicy:
         """Make a policy that chooses draft depths, with earlier conversations' measurements."""
         share = self._parts.drafting.draft_model_cost
-        return DepthPolicy(self._self_check.costs_now, share, self._draft_records)
+        return DepthPolicy(self._self_check.current_costs, share, self._draft_records)

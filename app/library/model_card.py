@@ -85,7 +85,7 @@ def with_headers(
     if model.problem or model.is_built_in:
         return model
     try:
-        told = described(model.path, heads).for_machine(has_metal=machine.has_metal)
+        told = described(model.path, heads).with_machine(has_metal=machine.has_metal)
     except HeadsOnly:
         return None
     except EngineError as error:
@@ -192,7 +192,7 @@ def read_card(
     wanted = own.load
     try:
         place = None if path is None else Path(path)
-        model = described(place, wanted.heads).for_machine(has_metal=machine.has_metal)
+        model = described(place, wanted.heads).with_machine(has_metal=machine.has_metal)
     except EngineError as error:
         return str(error)
     context = min(model.context_length, wanted.context_length or model.context_length)
@@ -214,6 +214,6 @@ def _drafter(load: LoadOptions, machine: Machine) -> ModelDescription | str | No
         is_on_hub = isinstance(read_hub_link(str(load.draft_model)), HubModel)
         return None if is_on_hub else Words(MISSING.template, place=load.draft_model)
     try:
-        return described(place).for_machine(has_metal=machine.has_metal)
+        return described(place).with_machine(has_metal=machine.has_metal)
     except EngineError:
         return None

@@ -293,7 +293,7 @@ class ModelInUse:
     def _look_at(self, request: LoadModel, on_download: Progress) -> ModelDescription:
         """Describe a model by its headers, with the bytes it takes on this machine."""
         told = self._source.inspect(request, on_download, self._is_unwanted)
-        return told.for_machine(has_metal=self._gpu > 0)
+        return told.with_machine(has_metal=self._gpu > 0)
 
     def _drafter_nbytes(self, request: LoadModel, on_download: Progress) -> int:
         """Bytes of the draft model's weights, 0 if its headers do not tell."""

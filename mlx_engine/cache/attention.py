@@ -231,7 +231,7 @@ class AttentionCache(RowsCache):
         self._block = keys.shape[2]
         rows = (*self._quantise_rows(keys, values), *others)
         assert len(rows) == self._stored
-        buffers = self._room_for(self.most_committed + self._block, rows)
+        buffers = self._grow_buffers(self.most_committed + self._block, rows)
         self._buffers = with_rows_written(buffers, rows, self.next_row_index())
         return self._buffers
 
@@ -259,7 +259,7 @@ class AttentionCache(RowsCache):
             return None if N == 1 else "causal"
         return causal_mask(self.next_row_index(), N, range(self.most_committed + N), window_size)
 
-    def _room_for(self, end: int, rows: Buffers) -> Buffers:
+    def _grow_buffers(self, end: int, rows: Buffers) -> Buffers:
         capacity = self._buffers[0].shape[2] if self._buffers else 0
         if end <= capacity:
             return self._buffers

@@ -72,19 +72,19 @@ class CacheByLength:
         Each row is rotated by LongRoPE's factors for the length of the text up to it.
         """
         start, self._block = self.length, tokens.astype(mx.int32)
-        rows, made = self._short_rows, []
+        rows, made = self._short_text_rows, []
         if rows:
-            self._catch_up(self._short, start, read, is_long=False)
+            self._read_missing(self._short, start, read, is_long=False)
             made.append(read(tokens[:, :rows], self._short, is_long=False))
         if rows < tokens.shape[1]:
-            self._catch_up(self._long, start, read, is_long=True)
+            self._read_missing(self._long, start, read, is_long=True)
             made.append(read(tokens, self._long, is_long=True)[:, rows:])
         return made[0] if len(made) == 1 else mx.concatenate(made, axis=1)
 
     def commit(self, count: int | RowCount) -> None:
         """Keep the first `count` rows of the block just read in both KV caches; 0 drops it."""
         assert isinstance(count, int), "which of the two is read has to be known by the host"
-        short = self._short_rows
+        short = self._short_text_rows
         if short:
             self._short.commit(min(count, short))
         if short < self._block.shape[1]:
@@ -132,11 +132,13 @@ class CacheByLength:
         self._short, self._age = self._make(), self._age + 1
 
     @property
-    def _short_rows(self) -> int:
+    def _short_text_rows(self) -> int:
         """Number of rows of the present block that are within the length of a short text."""
         return max(0, min(self._block.shape[1], self._border - self.length))
 
-    def _catch_up(self, caches: LayerCaches, end: int, read: ReadTokens, *, is_long: bool) -> None:
+    def _read_missing(
+        self, caches: LayerCaches, end: int, read: ReadTokens, *, is_long: bool
+    ) -> None:
         while caches.length < end:
             tokens = self._tokens[:, caches.length : min(end, caches.length + _AT_ONCE)]
             read(tokens, caches, is_long=is_long)

@@ -160,7 +160,7 @@ class LayerCaches:
         """Copy the caches of all layers; what is written to one copy is not seen in the other."""
         return LayerCaches([layer.fork() for layer in self.layers])
 
-    def take_over(self, other: "LayerCaches") -> None:
+    def copy_layers(self, other: "LayerCaches") -> None:
         """Replace the caches of all layers by copies of another conversation's."""
         self.layers = other.fork().layers
 

@@ -87,10 +87,10 @@ class PromptFiles:
             self._folder.make_root_folder()
         except OSError as error:
             self._cannot_write(error)
-        self._folder.keep_within(most_bytes)
+        self._folder.delete_oldest(most_bytes)
 
     @property
-    def newest_trouble(self) -> Reason | None:
+    def newest_failure(self) -> Reason | None:
         """Why the newest prompt file was not written, or the last one not read; or None."""
         return self._unwritten or self._unread
 
@@ -167,7 +167,7 @@ class PromptFiles:
             self._cannot_write(error)
             return
         self._writer = Thread(
-            target=_run_writing_jobs, args=(jobs,), name="saved-prompts", daemon=True
+            target=_write_queued_files, args=(jobs,), name="saved-prompts", daemon=True
         )
         self._writer.start()
 
@@ -227,7 +227,7 @@ class PromptFiles:
         self._unwritten = None
         delete_files(replaced_files)
         self._folder.mark_used([*continued_files, *new], None)
-        self._folder.keep_within(self._most_bytes)
+        self._folder.delete_oldest(self._most_bytes)
 
     def _cannot_write(self, error: OSError) -> None:
         words = Words(
@@ -256,7 +256,7 @@ class PromptFiles:
         return keys
 
 
-def _run_writing_jobs(jobs: list[Callable[[], None]]) -> None:
+def _write_queued_files(jobs: list[Callable[[], None]]) -> None:
     while jobs:
         jobs.pop(0)()  # popped, so that the job's bytes are freed
 

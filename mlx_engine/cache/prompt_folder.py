@@ -90,7 +90,7 @@ class PromptFolder:
         """Bytes of all saved prompts; a file with several hard links counts once."""
         return sum(file.nbytes for file in self._least_recent_first())
 
-    def keep_within(self, most_bytes: int) -> None:
+    def delete_oldest(self, most_bytes: int) -> None:
         """Remove the least recently used prompt files until the rest fit in so many bytes; 0: all.
 
         Of files that continue each other the longest prompt is removed first.

@@ -100,7 +100,7 @@ def collect_arrays(
     end_arrays = {} if state.newest is None else {"newest": state.newest}
     for number, (caches, places) in enumerate(zip(all_caches, state.places, strict=True)):
         for layer, (cache, place) in enumerate(zip(caches.layers, places.layers, strict=True)):
-            is_chained = _is_chained(number, cache)
+            is_chained = _is_split_by_file(number, cache)
             begin = start if is_chained else 0
             parts = _saved_arrays(cache, place, begin) if place.length > begin else []
             into = rows if is_chained else end_arrays
@@ -156,7 +156,7 @@ def fill_caches(all_caches: Sequence[LayerCaches], files: Sequence[FileContents]
     for number, (caches, length) in enumerate(zip(all_caches, lengths, strict=True)):
         for layer, cache in enumerate(caches.layers if length else ()):
             parts = []
-            for file in files if _is_chained(number, cache) else files[-1:]:
+            for file in files if _is_split_by_file(number, cache) else files[-1:]:
                 names = sorted(n for n in file.arrays if n.startswith(f"{number}.{layer}."))
                 parts.append([file.arrays[name] for name in names])
             _fill_layer(cache, length, parts)
@@ -169,7 +169,7 @@ def fill_caches(all_caches: Sequence[LayerCaches], files: Sequence[FileContents]
     return CacheState(lengths[0], places, arrays.get("newest"))
 
 
-def _is_chained(number: int, cache: LayerCache) -> bool:
+def _is_split_by_file(number: int, cache: LayerCache) -> bool:
     """Whether files hold only a layer's new rows: keys and values of the main model (caches 0)."""
     return number == 0 and isinstance(cache, AttentionCache)
 

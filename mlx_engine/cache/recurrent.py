@@ -292,7 +292,7 @@ class ConvolutionWindow(NamedTuple):
     rows: mx.array
     skipped: int | mx.array
 
-    def cut_out_rows(self, count: int) -> mx.array:
+    def slice_window(self, count: int) -> mx.array:
         """Cut out the `count` = K-1 rows of the convolution window, [1, K-1, C]."""
         if isinstance(self.skipped, int):
             return self.rows[:, self.skipped : self.skipped + count]
@@ -401,7 +401,7 @@ class RecurrentCache:
         window = ConvolutionWindow(block.convolved, count)
         if block.rows > _FEW:
             window = ConvolutionWindow(
-                self._stock.make_contiguous(window.cut_out_rows(self._taps)), 0
+                self._stock.make_contiguous(window.slice_window(self._taps)), 0
             )
         after = block.delta.after if count == block.rows else None
         state = before if after is None else after
@@ -426,7 +426,7 @@ class RecurrentCache:
         The window is copied: a view of it would keep the whole block it is from alive.
         """
         if self._committed_snapshot.skipped != 0:
-            window = self._stock.make_contiguous(self.window.cut_out_rows(self._taps))
+            window = self._stock.make_contiguous(self.window.slice_window(self._taps))
             self._committed = self._committed._replace(window=window, skipped=0)
         return self.temporary_snapshot()
 

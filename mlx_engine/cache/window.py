@@ -90,7 +90,7 @@ class WindowCache(RowsCache):
         self._copy = ()  # that is evaluated by now
         self._block = keys.shape[2]
         end, rows = self.most_committed + self._block, self._quantise_rows(keys, values)
-        buffers = self._buffers_to(max(self.first, self._view_start() - NEAR), end, rows)
+        buffers = self._grow_buffers(max(self.first, self._view_start() - NEAR), end, rows)
         self._buffers = with_rows_written(buffers, rows, self.next_row_index(self.first))
         return self._buffers
 
@@ -98,7 +98,7 @@ class WindowCache(RowsCache):
         """Slice of the sliding window's buffers that holds positions `begin` to `end`."""
         return slice(begin - self.first, end - self.first)
 
-    def _buffers_to(self, begin: int, end: int, rows: Buffers) -> Buffers:
+    def _grow_buffers(self, begin: int, end: int, rows: Buffers) -> Buffers:
         """KV buffers with room up to position `end`; new ones start at position `begin`."""
         if self._buffers and end - self.first <= self._buffers[0].shape[2]:
             return self._buffers

@@ -209,7 +209,7 @@ def _memory_words(model: ModelDescription, context: int, gpu_bytes: int) -> str:
     if model.without_metal is None:
         return words
     return (
-        f"{words}, {size_words(model.for_machine(has_metal=False).memory_needed(context))} without"
+        f"{words}, {size_words(model.with_machine(has_metal=False).memory_needed(context))} without"
     )
 
 

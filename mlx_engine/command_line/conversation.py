@@ -16,8 +16,8 @@ from rich.table import Table
 from mlx_engine.command_line.options import (
     DRAFT_WORDS,
     SAMPLING_WORDS,
-    change_cache,
-    change_draft,
+    change_cache_bits,
+    change_draft_options,
     change_options,
     option_words,
     template_arguments,
@@ -213,14 +213,14 @@ def _template_command(chat: Chat, argument: str) -> None:
 
 
 def _draft_command(chat: Chat, argument: str) -> None:
-    chat.session.draft = change_draft(chat.session.draft, argument.split())
+    chat.session.draft = change_draft_options(chat.session.draft, argument.split())
     chat.screen.print_note(f"Drafting: {option_words(chat.session.draft)}")
     chat.explain_drafting()
 
 
 def _cache_command(chat: Chat, argument: str) -> None:
     session = chat.session
-    before, session.cache = session.cache, change_cache(session.cache, argument.split())
+    before, session.cache = session.cache, change_cache_bits(session.cache, argument.split())
     is_read = session.cache != before and session.messages
     again = " (the next message reads the conversation again)" if is_read else ""
     chat.screen.print_note(f"Keys and values: {session.cache.words}{again}")
@@ -257,11 +257,13 @@ def stats_figures(stats: GenerationStats, output: DraftOutput | None) -> Table:
     table.add_row("seed", f"{stats.seed}")
     for part in stats.by_source:
         matrix = f", output head {output}" if output and part.source == "mtp" else ""
-        table.add_row(f"by {part.source}", f"{_share_words(part.accepted, part.drafted)}{matrix}")
+        table.add_row(
+            f"by {part.source}", f"{_acceptance_text(part.accepted, part.drafted)}{matrix}"
+        )
     for depth, (accepted, drafted) in enumerate(
         zip_longest(stats.accepted_by_depth, stats.drafted_by_depth, fillvalue=0), 1
     ):
-        table.add_row(f"depth {depth}", _share_words(accepted, drafted))
+        table.add_row(f"depth {depth}", _acceptance_text(accepted, drafted))
     stages = {
         "draft": stats.draft_ms,
         "verify": stats.verify_ms,
@@ -274,7 +276,7 @@ def stats_figures(stats: GenerationStats, output: DraftOutput | None) -> Table:
     return table
 
 
-def _share_words(accepted: int, drafted: int) -> str:
+def _acceptance_text(accepted: int, drafted: int) -> str:
     return f"accepted {accepted}/{drafted} ({percent_words(accepted, drafted)})"
 
 

@@ -120,14 +120,14 @@ def change_options(
     return replace(base, **given)
 
 
-def change_draft(base: DraftOptions, words: Iterable[str]) -> DraftOptions:
+def change_draft_options(base: DraftOptions, words: Iterable[str]) -> DraftOptions:
     """Change drafting options by a source, a depth, "off" or key=value; raises BadOption."""
     return change_options(
         base, words, lambda word: "depth" if word in DEPTHS or word.isdecimal() else "source"
     )
 
 
-def change_cache(base: CacheOptions, words: Iterable[str]) -> CacheOptions:
+def change_cache_bits(base: CacheOptions, words: Iterable[str]) -> CacheOptions:
     """Change the KV cache bits of the model, then of the drafter. Raises BadOption."""
     names = iter(("bits", "head_bits"))
     return change_options(base, words, lambda _: next(names, ""))

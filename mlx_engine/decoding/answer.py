@@ -150,7 +150,7 @@ class Answer:
             started = perf_counter()
             progress = next(steps, None)
             head_rows = 0 if progress is None else progress.head_rows
-            self.tally.prompt_took(perf_counter() - started, head_rows, mx.get_peak_memory())
+            self.tally.add_prompt_time(perf_counter() - started, head_rows, mx.get_peak_memory())
             if progress is None:
                 return
             self.tally.reused_tokens = progress.reused
@@ -183,7 +183,7 @@ class Answer:
             source = found.choice.by
         tokens = found.tokens[: rows - (finish == "end")]
         added = self._text.add(tokens, accepted, source)
-        if tokens and self._text.hit_stop:
+        if tokens and self._text.ended_by_stop:
             rows, finish = added.taken, "stop-string"
         self._generated += rows
         self.tokens += tokens[: added.taken]

@@ -7,7 +7,7 @@ token is always the target's.
 
 Every shape follows from k, the number of drafted tokens, which the host knows without waiting. The
 host waits once a round, for drafted and picked tokens in one array. The next round does not need
-that outcome: `commit_ahead` appends as many rows as the device finds accepted, so that the next
+that outcome: `commit_lazily` appends as many rows as the device finds accepted, so that the next
 round can be queued while this one still runs (scheduler.py).
 
 A pass may verify rounds of several conversations: their rows lie one after the other, weights and
@@ -174,7 +174,7 @@ class Round:
     def commit(self, count: int) -> None:
         """Append the round's first `count` rows to the conversation's state.
 
-        After `commit_ahead`, set their number.
+        After `commit_lazily`, set their number.
         """
         if isinstance(self._count, RowCount):
             self._count.known = count

@@ -170,7 +170,7 @@ class Session:
 
     @tools.setter
     def tools(self, tools: Sequence[Tool]) -> None:
-        if tools and not self._parts.template.reads_tools:
+        if tools and not self._parts.template.describes_tools:
             raise BadOption(
                 "This model can't use tools: its chat template does not tell it of tools. "
                 "Turn them off, or use another model."
@@ -434,7 +434,7 @@ class Session:
             is_said = said.text or said.thinking or said.calls
             self._messages = [*messages, said] if is_said else messages
             goes_on = prompt._replace(answered=tuple(answer.tokens))
-            self._continues_at = None if text.hit_stop else goes_on
+            self._continues_at = None if text.ended_by_stop else goes_on
             self._is_busy = False
             self._stop.clear()
         self._note_next_prompt()

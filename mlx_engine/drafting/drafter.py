@@ -209,7 +209,7 @@ class Drafter(ABC):
         The tokens up to there have still to be given to `append`.
         """
         for mine, theirs in zip(self.caches, other.caches, strict=True):
-            mine.take_over(theirs)
+            mine.copy_layers(theirs)
         if self.lookup is not None:
             self.lookup.shorten_match(0)
         self.restore(snapshot)

@@ -362,7 +362,7 @@ def draft_all(jobs: Sequence[DraftJob]) -> list[Draft]:
             drafts[number] = drafter.draft(request, sampler)
     drafts.update(zip(begun, _run_drafts(list(begun.values())), strict=True))
     return [
-        drafts[number]._replace(tokens=job.sampler.cut_draft(drafts[number].tokens))
+        drafts[number]._replace(tokens=job.sampler.truncate_draft(drafts[number].tokens))
         for number, job in enumerate(jobs)
     ]
 

@@ -71,9 +71,7 @@ class Masks:
         alike = KeyExtent(end, start, window, pending.most - 1), block_choice, pending
         if alike not in self._spans:
             newest = pending.length_with_count(cache.length + rows)
-            self._spans[alike] = key_block_span(alike[0], rows, block_choice).with_device_end(
-                newest
-            )
+            self._spans[alike] = key_block_span(alike[0], rows, block_choice).with_lazy_end(newest)
         return self._spans[alike]
 
 

@@ -147,7 +147,7 @@ class DeltaInputs:
         self, window: ConvolutionWindow, channels: mx.array, beta: mx.array, decay: mx.array
     ) -> DeltaBlockInputs:
         fixed, stock = self._fixed, self._stock
-        before = window.cut_out_rows(fixed.taps.shape[1] - 1)
+        before = window.slice_window(fixed.taps.shape[1] - 1)
         convolved = mx.concatenate([before, channels], axis=1)
         sums, sizes = self._convolve(convolved), (fixed.key_size, fixed.value_size)
         made = _convolved_heads(sums, fixed.key_heads, *sizes, stock, self._repeats)
@@ -210,7 +210,7 @@ class KimiDeltaAttention:
         """Run the delta rule on one sequence's raw inputs [1, T, N] -> [1, T, heads, Dv]."""
         assert isinstance(cache, RecurrentCache)
         spec, stock = self._spec, self._stock
-        before = cache.window.cut_out_rows(spec.taps - 1).astype(channels.dtype)
+        before = cache.window.slice_window(spec.taps - 1).astype(channels.dtype)
         convolved = mx.concatenate([before, channels], axis=1)
         sizes = (spec.head_dim, spec.head_dim)
         made = _convolved_heads(self._convolve(convolved), spec.heads, *sizes, stock)

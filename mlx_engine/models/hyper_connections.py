@@ -205,7 +205,7 @@ class NgramEmbedding:
         """Embeddings [1, T, width] of one sequence's tokens [1, T, 1], less the end token's id."""
         assert isinstance(cache, RecurrentCache)
         spec, rows = self._spec, tokens.shape[1]
-        known = mx.concatenate([cache.window.cut_out_rows(spec.context_tokens), tokens], axis=1)
+        known = mx.concatenate([cache.window.slice_window(spec.context_tokens), tokens], axis=1)
         cache.write_convolution(known)
         read = partial(_row_numbers, spec, known)
         found = self._table.gather_rows(read, rows * spec.context_tokens * spec.heads)
@@ -214,7 +214,7 @@ class NgramEmbedding:
     def _run_convolution(self, cache: LayerCache, rows: mx.array) -> mx.array:
         """Convolve rows [1, T, S * H] of one sequence behind its cached rows."""
         assert isinstance(cache, RecurrentCache)
-        before = cache.window.cut_out_rows(self._spec.convolution_context_rows).astype(rows.dtype)
+        before = cache.window.slice_window(self._spec.convolution_context_rows).astype(rows.dtype)
         both = mx.concatenate([before, rows], axis=1)
         cache.write_convolution(both)
         return self._convolve(both).astype(rows.dtype)

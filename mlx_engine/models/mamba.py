@@ -172,7 +172,7 @@ class Mamba2:
         """Run Mamba-2 on one sequence: convolution inputs and raw step sizes [1, T, heads]."""
         assert isinstance(cache, RecurrentCache)
         spec, stock, count = self._spec, self._stock, channels.shape[1]
-        before = cache.window.cut_out_rows(spec.taps - 1).astype(channels.dtype)
+        before = cache.window.slice_window(spec.taps - 1).astype(channels.dtype)
         convolved = mx.concatenate([before, channels], axis=1)
         activated = stock.compile_elementwise(_silu_plus_bias)(
             self._convolve(convolved), self._bias

@@ -146,8 +146,8 @@ class Sampler:
         self.is_greedy = options.temperature == 0
         self._vocabulary = vocabulary
         self._seed = seed
-        self._bias = _bias_array(options.logit_bias, suppressed, vocabulary)
-        self._first_bias = _bias_array({}, first_suppressed, vocabulary)
+        self._bias = _logit_bias(options.logit_bias, suppressed, vocabulary)
+        self._first_bias = _logit_bias({}, first_suppressed, vocabulary)
         self._first = -1
         penalties = (options.presence_penalty, options.frequency_penalty)
         are_counted = options.repetition_penalty != 1 or any(penalties)
@@ -245,7 +245,7 @@ class Sampler:
         """Tokens that a grammar makes follow the newest one, as text is usually tokenised."""
         return () if self._grammar is None else self._grammar.forced_tokens()
 
-    def cut_draft(self, drafted: mx.array) -> mx.array:
+    def truncate_draft(self, drafted: mx.array) -> mx.array:
         """End a draft before its first token that the grammar does not allow; for every round."""
         if not self.depends_on_tokens:
             return drafted
@@ -451,7 +451,7 @@ class DraftPicks:
         return self._prefix[:count]
 
 
-def _bias_array(
+def _logit_bias(
     bias: Mapping[int, float], suppressed: Collection[int], vocabulary: int
 ) -> mx.array | None:
     """Bias of all tokens, float32 [V], -inf for suppressed ones; None where there is neither."""

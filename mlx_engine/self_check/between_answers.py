@@ -20,9 +20,9 @@ from mlx_engine.self_check.kernel_trials import ModelTrials
 from mlx_engine.self_check.numerics import (
     ROWS_PENDING,
     are_exact_rows_too_slow,
-    compare_rows,
+    compare_row_counts,
     comparison_failed_reason,
-    exact_cost,
+    exact_rows_cost,
     rows_that_differ,
     with_numerics,
 )
@@ -75,7 +75,7 @@ class SelfCheck:
             computes_on_host=not computes_on_gpu(),
             sampling=SamplerKernels.for_kernels(loaded.kernels, loaded.model.vocabulary),
         )
-        self.costs_now, self.go_deep = self._meter.costs_now, self._meter.time_long_drafts
+        self.current_costs, self.go_deep = self._meter.current_costs, self._meter.time_long_drafts
         self._checks_heads = options.check_heads and len(loaded.model.heads) > 0
         self._rows: ExactRows | Reason = ExactRows()
         self._steps: Iterator[None] | None = None  # of kernels and rows, until all is known
@@ -91,7 +91,7 @@ class SelfCheck:
 
     def drop_model(self) -> None:
         """Free the checked model; no further check is possible."""
-        del self._loaded, self._meter, self._steps, self.costs_now, self.go_deep
+        del self._loaded, self._meter, self._steps, self.current_costs, self.go_deep
 
     def update_description(self) -> None:
         """Update kernels and numerics in the model's description."""
@@ -103,7 +103,7 @@ class SelfCheck:
         """Most tokens in a draft; with exact numerics limited by the rows of exact kernels."""
         return MAX_DEPTH if self._uses_kernels and self.description.numerics == "exact" else DEEPEST
 
-    def most_rows_shared(self) -> int:
+    def most_shared_rows(self) -> int:
         """Most rows of a forward pass shared by chats; up to these, kernels read weights once."""
         return MOST_ROWS if self._uses_kernels else DEEPEST + 1
 
@@ -170,7 +170,7 @@ class SelfCheck:
         then on. Raises NumericsError, which names the model's file, where neither helps.
         """
         if isinstance(error, NumericsError) and self._loaded.model.switch_to_bfloat16():
-            self._note_overflow()
+            self._switch_to_bfloat16()
             return True
         is_told = isinstance(error, EngineError) and not isinstance(error, NumericsError)
         may_be_a_kernel = not is_told and not is_out_of_memory(error)
@@ -185,7 +185,7 @@ class SelfCheck:
             ) from error
         return False
 
-    def _note_overflow(self) -> None:
+    def _switch_to_bfloat16(self) -> None:
         """After a float16 overflow describe the model as bfloat16; have its kernels tried in it."""
         described = self.description
         declined = (*described.declined, FLOAT16_OVERFLOWED)
@@ -197,12 +197,12 @@ class SelfCheck:
 
     def _begin_checks(self, record: KernelRecord) -> None:
         """Begin to check kernels and exact rows, except where the record has both results."""
-        died = record.trials.get(self._passes_key)
+        died = record.trials.get(self._pass_costs_key)
         if died is not None:
-            self._loaded.kernels.disable_all_kernels(f"{died.wrong}, in {self._passes_key}")
-        known = None if self._trials.pending_trials() else record.rows.get(self._rows_key)
+            self._loaded.kernels.disable_all_kernels(f"{died.wrong}, in {self._pass_costs_key}")
+        known = None if self._trials.pending_trials() else record.rows.get(self._exact_rows_key)
         if known is not None:
-            self._use_rows(known)
+            self._apply_exact_rows(known)
         else:
             self._rows, self._steps = ROWS_PENDING, self._kernels_and_rows(record)
 
@@ -214,7 +214,7 @@ class SelfCheck:
         """
         while self._steps is not None and self._record is not None and not stop():
             try:
-                with self._record.trial_on_disk(self._passes_key):
+                with self._record.claim_trial(self._pass_costs_key):
                     if next(self._steps, True):
                         self._steps = None
             except Exception as error:
@@ -231,29 +231,29 @@ class SelfCheck:
         if self._numerics == "fast":
             return
         differ, cost = "", 0.0
-        for differ in compare_rows(loaded.model, loaded.description.context_length):
+        for differ in compare_row_counts(loaded.model, loaded.description.context_length):
             yield
             if differ:
                 break
         if not differ and self._numerics == "auto":
-            cost = yield from exact_cost(loaded.kernels, self._timer_of(loaded.model))
-        found = record.rows[self._rows_key] = ExactRows(differ, cost)
-        self._use_rows(found)
+            cost = yield from exact_rows_cost(loaded.kernels, self._timer_of(loaded.model))
+        found = record.rows[self._exact_rows_key] = ExactRows(differ, cost)
+        self._apply_exact_rows(found)
 
-    def _use_rows(self, exact_rows: ExactRows) -> None:
+    def _apply_exact_rows(self, exact_rows: ExactRows) -> None:
         """Take over whether rows are exact; switch to fast numerics where that costs too much."""
         self._rows, self._steps = exact_rows, None
         if are_exact_rows_too_slow(exact_rows, self._numerics):
             self._loaded.kernels.set_exact_numerics(exact=False)
 
     @property
-    def _rows_key(self) -> str:
+    def _exact_rows_key(self) -> str:
         """Key of the model's exact rows in the record: sizes, formats and kernels."""
         used = [state.name for state in kernel_states(self._loaded.kernels) if state.is_in_use]
         return f"{self._model_sizes}, {self._numerics}: {', '.join(used)}"
 
     @property
-    def _passes_key(self) -> str:
+    def _pass_costs_key(self) -> str:
         """Key in the record of kernels for the first passes of models of these sizes."""
         return f"passes of {self._model_sizes}"
 

@@ -18,8 +18,8 @@ from mlx_engine.built_in_model import built_in_model
 from mlx_engine.decoding.config import gpu_bytes, memory_bytes, usable_bytes
 from mlx_engine.loading.describe import inspect_remote
 from mlx_engine.self_check import Finding, State
-from mlx_engine.self_check.kernel_record import record_here
-from mlx_engine.self_check.kernel_trials import TRIALS, Trial, launcher_here, try_all_kernels
+from mlx_engine.self_check.kernel_record import open_kernel_record
+from mlx_engine.self_check.kernel_trials import TRIALS, Trial, metal_launcher, try_all_kernels
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.memory_plan import Fit
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -49,8 +49,8 @@ def examine_installation(
         "python": check_python,
         "packages": check_packages,
         "machine": lambda: check_machine(this_machine()),
-        "plan": lambda: () if model is None else check_plan(model),
-        "kernels": lambda: check_kernels(launcher_here(), kernel_verdict),
+        "plan": lambda: () if model is None else check_memory_plan(model),
+        "kernels": lambda: check_kernels(metal_launcher(), kernel_verdict),
         "built-in": lambda: check_built_in_model(
             partial(mlx_engine.load, kernel_verdict=kernel_verdict)
         ),
@@ -130,9 +130,9 @@ def check_machine(machine: Machine) -> Iterator[Finding]:
         yield Finding("memory", "ok", words)
 
 
-def check_plan(model: str) -> Iterator[Finding]:
+def check_memory_plan(model: str) -> Iterator[Finding]:
     """Report whether a model fits into memory, by the headers of its files. Raises EngineError."""
-    described = inspect_remote(model, built_in_model()).for_machine(
+    described = inspect_remote(model, built_in_model()).with_machine(
         has_metal=mx.metal.is_available()
     )
     memory = described.memory_fit(usable_bytes(), gpu_bytes=gpu_bytes())
@@ -150,7 +150,7 @@ def check_kernels(
         )
         yield Finding("kernels", "ok", words)
         return
-    record, wrong = record_here(kernel_verdict), 0
+    record, wrong = open_kernel_record(kernel_verdict), 0
     for trial, verdict, trouble in try_all_kernels(launcher, record, trials):
         wrong += bool(trouble)
         words = f"switched off, stock MLX does its work: {trouble}" if trouble else "correct"

@@ -119,7 +119,7 @@ def _few_row_product(matrix: Matrix, launcher: Launcher) -> FewRowMatrix:
     return few_rows
 
 
-def _matrix_case(
+def _matrix_product_trial(
     kernel: Callable[[FewRowMatrix, mx.array], mx.array],
     plain_product: Callable[[FewRowMatrix, mx.array], mx.array],
     stock: Callable[[Linear, mx.array], mx.array],
@@ -144,7 +144,7 @@ def _matrix_case(
     return make_trial_inputs
 
 
-_products = _matrix_case(
+_products = _matrix_product_trial(
     FewRowMatrix.product, lambda few, x: matvec.reference(x, few.arrays, few.form), Linear.__call__
 )
 
@@ -163,7 +163,7 @@ def _tiles(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> 
     )
 
 
-_gate_up = _matrix_case(
+_gate_up = _matrix_product_trial(
     FewRowMatrix.gate_up,
     lambda few, x: matvec.gate_up_reference(x, few.arrays, few.form),
     lambda linear, x: MLX.compile_elementwise(_silu_gate)(*mx.split(linear(x), 2, axis=-1)),
@@ -174,7 +174,7 @@ def _silu_gate(gate: mx.array, up: mx.array) -> mx.array:
     return silu(gate) * up
 
 
-_pick = _matrix_case(
+_pick = _matrix_product_trial(
     lambda few, x: few.pick_argmax(x, _pick_settings(x)),
     lambda few, x: vocabulary_pick.reference(x, few.arrays, few.form, _pick_settings(x)),
     lambda linear, x: _pick_from_logits(linear(x).astype(mx.float32)),
@@ -194,7 +194,7 @@ def _product_add_case(
     work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher
 ) -> TrialInputs:
     residual = random_normal((9, work.outputs), 6, dtype)
-    return _matrix_case(
+    return _matrix_product_trial(
         lambda few, x: few.product_plus_residual(residual[: len(x)], x),
         lambda few, x: matvec.add_reference(x, few.arrays, residual[: len(x)], few.form),
         lambda linear, x: residual[: len(x)] + linear(x),
@@ -214,7 +214,7 @@ def _mtp_input_case(
         h = MLX.make_rms_norm(norms.hidden, EPS)(x[None, :, half:]).astype(dtype)
         return linear(mx.concatenate([e, h], axis=-1))[0]
 
-    return _matrix_case(
+    return _matrix_product_trial(
         lambda few, x: few.project_mtp_input(x[:, :half], x[:, half:], norms),
         lambda few, x: mtp.reference(x[:, :half], x[:, half:], norms, few.arrays, few.form),
         stock_result,
@@ -259,7 +259,7 @@ def _many_row_products_case(
     )
 
 
-def _many_row_experts_case(
+def _many_row_experts_trial(
     work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher
 ) -> TrialInputs:
     matrix = _random_matrix(work, dtype, seed, EXPERTS)
@@ -491,7 +491,7 @@ CASES: Mapping[KernelName, MakeCase] = MappingProxyType(
         "product-add": _product_add_case,
         "experts": _expert_products_case,
         "prompt-products": _many_row_products_case,
-        "prompt-experts": _many_row_experts_case,
+        "prompt-experts": _many_row_experts_trial,
         "embedding": _block_embedding_case,
         "mtp-input": _mtp_input_case,
         "pick": _pick,

@@ -18,7 +18,7 @@ from mlx_engine.values.words import Words
 DIED = Words("the program ended while it was tried")
 
 
-def verdict_conditions() -> dict[str, str]:
+def machine_and_versions() -> dict[str, str]:
     """Describe what kernel verdicts are valid for: machine, system, MLX, and the kernels' code."""
     from importlib.metadata import version  # costs more than loading a small model's headers
 
@@ -72,7 +72,7 @@ class KernelRecord:
         return found
 
     @contextmanager
-    def trial_on_disk(self, name: str) -> Iterator[None]:
+    def claim_trial(self, name: str) -> Iterator[None]:
         """Keep the name of a kernel trial on disk while it runs, in case it ends the program."""
         self._trying = name
         self.write_record()
@@ -117,10 +117,10 @@ class KernelRecord:
         self.trials, self.rows = trials | dict.fromkeys(died, Verdict(DIED)), rows
 
 
-def record_here(file: Path | None = None) -> KernelRecord:
+def open_kernel_record(file: Path | None = None) -> KernelRecord:
     """Open this machine's stored kernel verdicts; file: None for one in the user's caches."""
     caches = Path.home() / "Library" / "Caches"  # Apple's File System Programming Guide
-    return KernelRecord(file or caches / "Headstart" / "kernels.json", verdict_conditions())
+    return KernelRecord(file or caches / "Headstart" / "kernels.json", machine_and_versions())
 
 
 def record_key(trial: str, dtype: mx.Dtype) -> str:
@@ -144,7 +144,7 @@ def rows_origin(kernels: Kernels) -> Callable[[ModelDescription], dict[str, str]
     be called when the trunk's layers have asked for their kernels; heads ask later and change none.
     """
     works = sorted((name, work) for name, asked in kernels.asked.items() for work in asked)
-    here = verdict_conditions()
+    here = machine_and_versions()
 
     def rows_origin_of(model: ModelDescription) -> dict[str, str]:
         rows = [(name, work, sorted(kernels.row_counts(name, work))) for name, work in works]

@@ -32,10 +32,10 @@ MISFIT = Words("Not made for models like this one.")
 
 def kernel_states(kernels: Kernels) -> tuple[KernelState, ...]:
     """List all Metal kernels: in use by the model built with them, or why not."""
-    return tuple(_kernel_state(name, kernels) for name in KERNELS)
+    return tuple(_describe_kernel_state(name, kernels) for name in KERNELS)
 
 
-def _kernel_state(name: KernelName, kernels: Kernels) -> KernelState:
+def _describe_kernel_state(name: KernelName, kernels: Kernels) -> KernelState:
     why_not = why_unused(kernels, name)
     details = join_words(formats_off(kernels, name), "; ")
     if why_not and kernels.why_none:

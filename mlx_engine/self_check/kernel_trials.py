@@ -146,7 +146,7 @@ def check_kernel(trial: Trial, launcher: Launcher, dtype: mx.Dtype) -> str:
     return ""
 
 
-def against_stock(
+def trial_against_stock(
     work: KernelWork,
     make_inputs: Callable[[int], TrialInputs],
     read_clock: Callable[[], float] = perf_counter,
@@ -223,13 +223,13 @@ def try_kernel(
     try:
         verdict = record.trials.get(name)
         if verdict is None:
-            with record.trial_on_disk(name):
+            with record.claim_trial(name):
                 verdict = record.trials[name] = Verdict(check_kernel(trial, launcher, dtype))
         work = trial.timed
         if with_timing and work is not None and not verdict.wrong and verdict.faster is None:
             make_case = TIMED_CASES[trial.kernel]
-            with record.trial_on_disk(name):
-                verdict = record.trials[name] = against_stock(
+            with record.claim_trial(name):
+                verdict = record.trials[name] = trial_against_stock(
                     work, lambda seed: make_case(work, dtype, seed, launcher)
                 )
     except Exception as error:
@@ -255,12 +255,12 @@ def usual_dtype(requested_dtype: AskedActivations = "auto") -> mx.Dtype:
     return half_dtype(requested_dtype, gpu_architecture()) or mx.bfloat16
 
 
-def launcher_here() -> Launcher | None:
+def metal_launcher() -> Launcher | None:
     """The object that launches Metal kernels on this machine's GPU; None without Metal."""
     return MetalLauncher() if mx.metal.is_available() else None
 
 
-def kernels_here(
+def make_kernels(
     launcher: Launcher | None,
     numerics: AskedNumerics,
     record: KernelRecord | None,
@@ -323,7 +323,7 @@ class ModelTrials:
         went wrong in a command buffer or a compiler, but seldom the kernel.
         """
         used = self._trials_asked_for(lambda name, work: bool(self._kernels.row_counts(name, work)))
-        tried = [self._check_again(trial) for trial in used]
+        tried = [self._recheck_trial(trial) for trial in used]
         if used and not any(found.trouble for found in tried):
             self._kernels.disable_all_kernels(
                 Words(
@@ -333,7 +333,7 @@ class ModelTrials:
             )
         return bool(used)
 
-    def _check_again(self, trial: Trial) -> TrialResult:
+    def _recheck_trial(self, trial: Trial) -> TrialResult:
         key = record_key(trial.name, self._dtype)
         timed = self._record.trials.pop(key, None)
         tried = self.run_trial(trial, with_timing=False)

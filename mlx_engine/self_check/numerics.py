@@ -104,13 +104,13 @@ def rows_that_differ(model: Model, context: int, longest_s: float = COMPARING_S)
     Begins no comparison after longest_s seconds.
     """
     began = perf_counter()
-    for where in compare_rows(model, context, STOCK_ROWS):
+    for where in compare_row_counts(model, context, STOCK_ROWS):
         if where or perf_counter() - began > longest_s:
             return where
     return ""
 
 
-def compare_rows(
+def compare_row_counts(
     model: Model, context: int, counts: Sequence[int] = ROWS
 ) -> Generator[str, None, None]:
     """Compare a model's passes of several rows with passes of one row, bit for bit, in steps.
@@ -186,7 +186,9 @@ def _random_caches(model: Model, keys: int) -> LayerCaches:
     return caches
 
 
-def exact_cost(kernels: Kernels, pass_ms: Callable[[int], float]) -> Generator[None, None, float]:
+def exact_rows_cost(
+    kernels: Kernels, pass_ms: Callable[[int], float]
+) -> Generator[None, None, float]:
     """Time passes with exact rows against passes with the fastest kernels, one pass a step.
 
     pass_ms: milliseconds of a pass of n rows. Rows are exact again after each step. Returns the

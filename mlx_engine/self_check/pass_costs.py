@@ -46,7 +46,7 @@ class CostMeter:
     deepest: the longest possible draft. computes_on_host: the CPU computes. Plain rounds are queued
     one ahead there and drafted rounds are not, so passes are timed that way. sampling: kernels that
     choose tokens, compiled along with the first passes. cache: bits of the KV caches that passes
-    are timed with. is_wanted: whether `costs_now` was asked for.
+    are timed with. is_wanted: whether `current_costs` was asked for.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class CostMeter:
             self._is_deep = True
             self._jobs.append(partial(self._time_passes, DEEP_ROWS))
 
-    def costs_now(self) -> PassCosts:
+    def current_costs(self) -> PassCosts:
         """Return the times of forward passes measured so far, presumed ones before that."""
         self.is_wanted = True
         return self._costs
@@ -127,9 +127,9 @@ class CostMeter:
         fastest = dict.fromkeys(counts, float("inf"))
         for sweep in range(REPEATS + 1):  # the first one warms up
             for rows in counts if sweep % 2 else reversed(counts):
-                one_pass = partial(_one_pass, model, tokens[:, :rows], caches)
+                one_pass = partial(_predict_greedily, model, tokens[:, :rows], caches)
                 is_queued = self._on_host and rows == 1
-                took = _behind_another_ms(one_pass) if is_queued else _alone_ms(one_pass)
+                took = _behind_another_ms(one_pass) if is_queued else _single_pass_ms(one_pass)
                 if not sweep:
                     _compile_picks(model, rows, self._sampling)
                 fastest[rows] = min(fastest[rows], took)
@@ -155,7 +155,7 @@ class CostMeter:
             return mx.argmax(model.logits(hidden), axis=-1)
 
         for _ in range(REPEATS):
-            fastest = min(fastest, _alone_ms(shared_pass))
+            fastest = min(fastest, _single_pass_ms(shared_pass))
             yield
         self._per_chat_ms = max(0.0, fastest - self._fastest[2])
         self._update_costs()
@@ -189,7 +189,7 @@ def pass_timer(model: Model) -> Callable[[int], float]:
     """
     tokens = mx.arange(CONTEXT)[None] % model.vocabulary
     caches = _filled_caches(model, tokens)
-    return lambda rows: _alone_ms(partial(_one_pass, model, tokens[:, :rows], caches))
+    return lambda rows: _single_pass_ms(partial(_predict_greedily, model, tokens[:, :rows], caches))
 
 
 def _filled_caches(model: Model, tokens: mx.array, bits: CacheBits = 16) -> LayerCaches:
@@ -201,14 +201,14 @@ def _filled_caches(model: Model, tokens: mx.array, bits: CacheBits = 16) -> Laye
     return caches
 
 
-def _one_pass(model: Model, tokens: mx.array, caches: LayerCaches) -> mx.array:
+def _predict_greedily(model: Model, tokens: mx.array, caches: LayerCaches) -> mx.array:
     """Likeliest next tokens by one pass of the model, not evaluated; caches stay as they are."""
     hidden = model.forward(tokens, caches)
     caches.commit(0)
     return mx.argmax(model.logits(hidden), axis=-1)
 
 
-def _alone_ms(one_pass: Callable[[], mx.array]) -> float:
+def _single_pass_ms(one_pass: Callable[[], mx.array]) -> float:
     """Milliseconds to build and run one forward pass."""
     started = perf_counter()
     mx.eval(one_pass())
@@ -264,4 +264,4 @@ def _head_pass_ms(head: MtpHead, state: mx.array, rows: int, bits: CacheBits) ->
         states = head.mtp_forward(tokens, hidden, caches)
         return mx.argmax(head.mtp_logits(states[:, -1:]), axis=-1)
 
-    return _alone_ms(one_pass)
+    return _single_pass_ms(one_pass)

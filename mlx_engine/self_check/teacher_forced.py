@@ -78,7 +78,7 @@ def hidden_states(
     return mx.concatenate(parts, axis=1)
 
 
-def logits_in_pieces(
+def logits_in_chunks(
     logits: Callable[[mx.array], mx.array], states: mx.array
 ) -> Iterator[mx.array]:
     """Apply an output head to states [1, T, H]; yields logits [rows, V] of ROWS rows at a time."""
@@ -89,7 +89,7 @@ def logits_in_pieces(
 def trunk_logits(model: Model, hidden: mx.array) -> NDArray[np.float32]:
     """Logits [T, V] of hidden states [1, T, H]; row t scores token t + 1."""
     made = np.empty((hidden.shape[1], model.vocabulary), np.float32)
-    return _write_rows(made, logits_in_pieces(model.logits, hidden))
+    return _write_rows(made, logits_in_chunks(model.logits, hidden))
 
 
 class TokenLogprobs(NamedTuple):
@@ -115,7 +115,7 @@ def token_logprobs(
         np.empty((rows, top), np.float32),
     )
     start = 0
-    for piece in logits_in_pieces(model.logits, hidden[:, :-1]):
+    for piece in logits_in_chunks(model.logits, hidden[:, :-1]):
         end = start + piece.shape[0]
         own = mx.array([*tokens[start + 1 : end + 1]])
         scores = token_scores(piece, own, top)
@@ -143,7 +143,7 @@ def head_logits(
     if len(heads) == 1:
         caches = heads[0].make_head_caches(bits)
         states = heads[0].mtp_forward(tokens[None, 1:], hidden[:, :-1], caches)
-        _write_rows(made[0], logits_in_pieces(heads[0].mtp_logits, states))
+        _write_rows(made[0], logits_in_chunks(heads[0].mtp_logits, states))
         return made
     memories = [HeadMemory(head, bits) for head in heads]
     for row in range(rows):
@@ -198,8 +198,8 @@ def measure_fit(model: Model, tokens: Sequence[int]) -> HeadFit:
     hidden = model.forward(read, model.make_caches())
     first = model.heads[0]
     states = first.mtp_forward(read[:, 1:], hidden[:, :-1], first.make_head_caches())
-    said = logits_in_pieces(model.logits, hidden[:, 1 + FIRST_ROWS :])
-    drafted = logits_in_pieces(first.mtp_logits, states[:, FIRST_ROWS:])
+    said = logits_in_chunks(model.logits, hidden[:, 1 + FIRST_ROWS :])
+    drafted = logits_in_chunks(first.mtp_logits, states[:, FIRST_ROWS:])
     judged, agreed = 0, 0
     for trunk, head in zip(said, drafted, strict=True):
         sure = np.array(mx.softmax(trunk, axis=-1).max(axis=-1) >= SURE_PROBABILITY)

@@ -14,9 +14,9 @@ from mlx_engine import Engine
 from mlx_engine.server.desk import (
     EngineConnection,
     begun,
+    cancel_if_gone,
     check_messages_given,
     message_for_client,
-    unless_gone,
 )
 from mlx_engine.server.fields import (
     TOOL_NAME,
@@ -26,9 +26,9 @@ from mlx_engine.server.fields import (
     describe_field,
     describe_roles,
     effort_arguments,
-    forced_calls,
     generation_options,
     picture_from_base64,
+    required_calls,
     response_documentation,
     timings,
 )
@@ -269,7 +269,7 @@ def routes(connection: EngineConnection) -> APIRouter:
             ends = replace(ends, max_thinking=body.thinking.budget_tokens)
         tools = body.functions_to_call()
         choice = body.tool_choice or ChoiceFields(type="auto")
-        ends = replace(ends, must_call=forced_calls(choice.as_openai(), tools))
+        ends = replace(ends, must_call=required_calls(choice.as_openai(), tools))
         parallel = choice.type != "tool" and not choice.disable_parallel_tool_use
         asked = (body, body.conversation(), ends, body.arguments())
         begin = connection.chat_answer(*asked, 0, tools, parallel)
@@ -282,7 +282,7 @@ def routes(connection: EngineConnection) -> APIRouter:
         if body.stream:
             events = await begun(connection.events(begin))
             return StreamingResponse(_stream(head, events), media_type="text/event-stream")
-        [answer] = await unless_gone(request, connection.with_rows_written(begin))
+        [answer] = await cancel_if_gone(request, connection.with_rows_written(begin))
         return JSONResponse({**head, **_message_fields(answer)})
 
     @router.post("/v1/messages/count_tokens")

@@ -249,13 +249,13 @@ class ClientGone(Exception):
     """The client closed the connection before its answer was complete."""
 
 
-async def unless_gone(request: Request, *works: Coroutine[Any, Any, T]) -> list[T]:
+async def cancel_if_gone(request: Request, *works: Coroutine[Any, Any, T]) -> list[T]:
     """Run `works` at once and return what they return; a client that goes away cancels them.
 
     The body of the request must have been read. Raises ClientGone.
     """
     tasks = [asyncio.ensure_future(work) for work in works]
-    leaving = asyncio.ensure_future(_disconnected(request))
+    leaving = asyncio.ensure_future(_wait_for_disconnect(request))
     working = asyncio.gather(*tasks)
     try:
         await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -268,7 +268,7 @@ async def unless_gone(request: Request, *works: Coroutine[Any, Any, T]) -> list[
         await asyncio.gather(working, leaving, return_exceptions=True)
 
 
-async def _disconnected(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

@@ -209,7 +209,7 @@ def _response_schema(form: object) -> dict[str, Any] | None:
     raise BadOption("response_format: use “text”, “json_object”, or “json_schema” with a schema.")
 
 
-def forced_calls(choice: str | dict[str, Any] | None, tools: Sequence[Tool]) -> tuple[str, ...]:
+def required_calls(choice: str | dict[str, Any] | None, tools: Sequence[Tool]) -> tuple[str, ...]:
     """Return the names of the tools of which `tool_choice` demands a call. Raises BadOption."""
     names = tuple(tool.name for tool in tools)
     if choice in (None, "auto", "none"):
@@ -227,7 +227,7 @@ def forced_calls(choice: str | dict[str, Any] | None, tools: Sequence[Tool]) -> 
     )
 
 
-def picture_in(url: object) -> Picture:
+def picture_from_url(url: object) -> Picture:
     """Read a picture from a data URL; nothing is fetched, and no file opened.
 
     Raises BadOption, BadPicture.
@@ -262,8 +262,8 @@ def response_documentation(*fields: str) -> dict[int | str, dict[str, Any]]:
 def timings(stats: GenerationStats) -> dict[str, Any]:
     """Figures of an answer, in llama.cpp's names, and those that only this server has."""
     read, written = stats.prompt_tokens - stats.reused_tokens, stats.generated_tokens
-    read_ms = _milliseconds(read, stats.prompt_tokens_per_second)
-    written_ms = _milliseconds(written, stats.tokens_per_second)
+    read_ms = _elapsed_ms(read, stats.prompt_tokens_per_second)
+    written_ms = _elapsed_ms(written, stats.tokens_per_second)
     return {
         "prompt_n": read,
         "prompt_ms": read_ms,
@@ -280,5 +280,5 @@ def timings(stats: GenerationStats) -> dict[str, Any]:
     }
 
 
-def _milliseconds(tokens: int, per_second: float) -> float:
+def _elapsed_ms(tokens: int, per_second: float) -> float:
     return 1000 * tokens / per_second if per_second else 0.0

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from mlx_engine.server.desk import EngineConnection, begun, message_for_client, unless_gone
+from mlx_engine.server.desk import EngineConnection, begun, cancel_if_gone, message_for_client
 from mlx_engine.server.fields import (
     FieldRefusal,
     RequestBody,
@@ -19,10 +19,10 @@ from mlx_engine.server.fields import (
     describe_field,
     describe_roles,
     effort_arguments,
-    forced_calls,
     generation_options,
     logprob_entries,
-    picture_in,
+    picture_from_url,
+    required_calls,
     response_documentation,
     timings,
 )
@@ -129,7 +129,7 @@ def content_of(content: str | list[ContentPart], *, can_show: bool) -> Content:
     for part in content:
         if can_show and part.type in _PICTURES:
             given = part.image_url
-            images.append(picture_in(given.get("url") if isinstance(given, dict) else given))
+            images.append(picture_from_url(given.get("url") if isinstance(given, dict) else given))
         else:
             if part.type not in _TEXTS or part.text is None:
                 raise BadOption(
@@ -238,7 +238,7 @@ def routes(connection: EngineConnection) -> APIRouter:
             raise BadOption("top_logprobs: set logprobs to true as well.")
         ends = generation_options(body, most, body.stop, body.response_format, top)
         tools = body.functions_to_call()
-        ends = replace(ends, must_call=forced_calls(body.tool_choice, tools))
+        ends = replace(ends, must_call=required_calls(body.tool_choice, tools))
         asked = (body, body.conversation(), ends, body.arguments())
         parallel = body.parallel_tool_calls and not isinstance(body.tool_choice, dict)
         begins = [
@@ -260,7 +260,7 @@ def routes(connection: EngineConnection) -> APIRouter:
                 head, first, _text_chunk, _delta_chunk({}), _logprobs, events, has_usage
             )
             return StreamingResponse(chunks, media_type="text/event-stream")
-        answers = await unless_gone(request, *map(connection.with_rows_written, begins))
+        answers = await cancel_if_gone(request, *map(connection.with_rows_written, begins))
         return JSONResponse({**head, "object": "chat.completion", **_completion_fields(answers)})
 
     return router

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from mlx_engine.server.desk import EngineConnection, begun, message_for_client, unless_gone
+from mlx_engine.server.desk import EngineConnection, begun, cancel_if_gone, message_for_client
 from mlx_engine.server.fields import (
     TOOL_NAME,
     FieldRefusal,
@@ -21,9 +21,9 @@ from mlx_engine.server.fields import (
     SamplingFields,
     describe_field,
     effort_arguments,
-    forced_calls,
     generation_options,
     logprob_entries,
+    required_calls,
     response_documentation,
     timings,
 )
@@ -350,7 +350,7 @@ def routes(connection: EngineConnection) -> APIRouter:
             body, body.max_output_tokens, None, body.text.format, body.logprobs
         )
         tools = body.functions_to_call()
-        ends = replace(ends, must_call=forced_calls(body.tool_choice, tools))
+        ends = replace(ends, must_call=required_calls(body.tool_choice, tools))
         parallel = body.parallel_tool_calls and not isinstance(body.tool_choice, dict)
         begin = connection.chat_answer(body, prompt, ends, body.arguments(), 0, tools, parallel)
         output = _ResponseOutput(_fixed_response_fields(body, connection.description.name))
@@ -376,7 +376,7 @@ def routes(connection: EngineConnection) -> APIRouter:
             return response
 
         if not body.stream:
-            [response] = await unless_gone(request, whole())
+            [response] = await cancel_if_gone(request, whole())
             return JSONResponse(response)
         stream = _stream(output, told(await begun(connection.events(begin))))
         return StreamingResponse(stream, media_type="text/event-stream")

@@ -12,7 +12,7 @@ from pydantic import Field
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mlx_engine import Engine
-from mlx_engine.server.desk import EngineConnection, begun, unless_gone
+from mlx_engine.server.desk import EngineConnection, begun, cancel_if_gone
 from mlx_engine.server.fields import (
     FieldRefusal,
     SamplingFields,
@@ -98,7 +98,7 @@ def routes(connection: EngineConnection) -> APIRouter:
             chunks = stream(head, first, _text_chunk, last, lambda _: None, events, has_usage)
             return StreamingResponse(chunks, media_type="text/event-stream")
         works = (_finish_continuation(connection, body, *prompt) for prompt in asked)
-        written = await unless_gone(request, *works)
+        written = await cancel_if_gone(request, *works)
         scores = [
             await _logprobs(connection, body, prompt, answer)
             for (prompt, _), answer in zip(asked, written, strict=True)

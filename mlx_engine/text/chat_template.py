@@ -175,7 +175,7 @@ class ChatTemplate:
         return "type" in self.source and not renders_with(False) and renders_with(True)
 
     @cached_property
-    def reads_tools(self) -> bool:
+    def describes_tools(self) -> bool:
         """Whether the chat template tells the model of tools."""
         return "tools" in self.source
 

@@ -104,14 +104,14 @@ class GgufVocabulary:
         """
         value = self.table.get(f"tokenizer.ggml.{key}")
         if value is not None and not isinstance(value, str):
-            raise self._wrong_type(key, value, Words("a text"))
+            raise self._wrong_type_error(key, value, Words("a text"))
         return value
 
     def flag(self, key: str, default: bool) -> bool:
         """Read a GGUF metadata boolean under `tokenizer.ggml.`. Raises BadTokenizer."""
         value = self.table.get(f"tokenizer.ggml.{key}", default)
         if not isinstance(value, bool):
-            raise self._wrong_type(key, value, Words("yes or no"))
+            raise self._wrong_type_error(key, value, Words("yes or no"))
         return value
 
     def token_id(self, key: str) -> int | None:
@@ -122,7 +122,7 @@ class GgufVocabulary:
         """
         value = self.table.get(f"tokenizer.ggml.{key}")
         if value is not None and type(value) is not int:
-            raise self._wrong_type(key, value, Words("a whole number"))
+            raise self._wrong_type_error(key, value, Words("a whole number"))
         if value is not None and 0 <= value < len(self.tokens):
             return value
         is_pieces = str(self.table.get("tokenizer.ggml.model")) == "llama"
@@ -136,7 +136,7 @@ class GgufVocabulary:
         if value is None:
             return []
         if not isinstance(value, np.ndarray) or value.dtype.kind not in "iu":
-            raise self._wrong_type(key, value, Words("a list of whole numbers"))
+            raise self._wrong_type_error(key, value, Words("a list of whole numbers"))
         return [token for token in value.tolist() if 0 <= token < len(self.tokens)]
 
     def with_token_kinds(self) -> "GgufVocabulary":
@@ -159,7 +159,7 @@ class GgufVocabulary:
                 kinds[i] = roles.get(i, CONTROL)
             elif kinds[i] == NORMAL and (role := self._marker_type(text, ids)) != NORMAL:
                 words[i] = role
-        for i in self._without_merges(words) if words else ():
+        for i in self._unmerged_tokens(words) if words else ():
             kinds[i] = words[i]
         return replace(self, kinds=kinds)
 
@@ -174,7 +174,7 @@ class GgufVocabulary:
         is_paired = opening in ids and f"{opening[0]}/{opening[1:]}" in ids
         return USER_DEFINED if is_paired else CONTROL
 
-    def _without_merges(self, words: Iterable[int]) -> list[int]:
+    def _unmerged_tokens(self, words: Iterable[int]) -> list[int]:
         """Return those of the token ids whose token no BPE merge of shorter tokens produces."""
         if "tokenizer.ggml.merges" in self.table:
             made = {first + second for first, second in self.merges()}
@@ -189,7 +189,7 @@ class GgufVocabulary:
             )
         ]
 
-    def _wrong_type(self, key: str, value: object, wanted: str) -> BadTokenizer:
+    def _wrong_type_error(self, key: str, value: object, wanted: str) -> BadTokenizer:
         return BadTokenizer(
             "{origin}: tokenizer.ggml.{key} is {value}, where {wanted} is needed."
             " Get the file again.",

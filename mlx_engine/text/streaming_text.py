@@ -147,7 +147,7 @@ class StreamingText:
         self.stop_string = ""
 
     @property
-    def hit_stop(self) -> bool:
+    def ended_by_stop(self) -> bool:
         """Whether a stop string has ended the text; `stop_string` is that string."""
         return bool(self.stop_string)
 
@@ -194,26 +194,26 @@ class StreamingText:
             depth, channel = count if count <= accepted else 0, self._channel
             if token not in special:
                 pieces += self._add_bytes(next(texts), depth)
-            elif not self.hit_stop:
+            elif not self.ended_by_stop:
                 text = self._tokenizer.token_text(token)
                 is_shown = text in self._shown_tokens
                 read = self._read_characters if is_shown else self._read_special_token
                 pieces += _join_pieces(read(text, depth))
             channels.append("thinking" if "thinking" in (channel, self._channel) else "answer")
-            if self.hit_stop:
+            if self.ended_by_stop:
                 break
         return AddedText(pieces, count, tuple(channels))
 
     def finish(self) -> list[TextPiece]:
         """End the answer; return the text held back so far, incomplete characters as U+FFFD."""
-        if self.hit_stop:
+        if self.ended_by_stop:
             return []
         return _join_pieces(
             [*self._end_message(), *self._end_message_header(), *self._show_held(0, 0)]
         )
 
     def _add_bytes(self, data: bytes, depth: int) -> list[TextPiece]:
-        if self.hit_stop:
+        if self.ended_by_stop:
             return []
         characters = self._utf8.decode(data)
         is_plain = not self._state and self._matcher.starts.isdisjoint(characters)
@@ -224,7 +224,11 @@ class StreamingText:
     def _read_special_token(self, text: str, depth: int) -> list[TextPiece]:
         """Take in a generated special token, whose own text is never shown."""
         if not self._has_headers or (text not in HEADER_TOKENS and self._header is None):
-            return self._read_pieces(text, depth, is_token=True) if self._may_match(text) else []
+            return (
+                self._read_pieces(text, depth, is_token=True)
+                if self._may_begin_marker(text)
+                else []
+            )
         if text not in self._stop:
             return self._read_header_token(text)
         pieces, self.stop_string = self._end_message(), text
@@ -265,7 +269,7 @@ class StreamingText:
         pieces = self._read_characters(self._utf8.decode(b"", final=True), 0)
         if self._undecided:
             pieces += self._apply_marker(self._undecided, 0)
-        return pieces + self._show_held(0, 0) if not self.hit_stop else pieces
+        return pieces + self._show_held(0, 0) if not self.ended_by_stop else pieces
 
     def _end_message_header(self, depth: int = 0) -> list[TextPiece]:
         """Begin the message of a gpt-oss header that lacks its `<|message|>`."""
@@ -310,7 +314,7 @@ class StreamingText:
                 pieces += self._apply_marker(marker, depth)
         return pieces
 
-    def _may_match(self, special_token: str) -> bool:
+    def _may_begin_marker(self, special_token: str) -> bool:
         """Whether a special token is, or could continue, a thinking marker or stop string."""
         state = self._state
         for character in special_token:

@@ -134,24 +134,24 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
     def iterate(self, items: Iterable[Any]) -> Iterator[Any]:
         """Yield the items of a Jinja loop, charging STEP to the template's budget for each."""
         for item in items:
-            self._charge_characters(STEP)
+            self._charge_text_length(STEP)
             yield item
 
     def charge(self, value: Any) -> Any:
         """Charge a Jinja operation and its result to the template's budget; return the result."""
-        self._charge_characters(STEP)
+        self._charge_text_length(STEP)
         if isinstance(value, Iterator | KeysView | ValuesView | ItemsView):
             value = [*value]
         if isinstance(value, int) and value.bit_length() > MOST_BITS:
             raise SecurityError("it computes with numbers of thousands of digits")
         if isinstance(value, Sized):
-            self._charge_characters(min(self.size(value), ELEMENT * len(value)))
+            self._charge_text_length(min(self.size(value), ELEMENT * len(value)))
         return value
 
     def concatenate(self, *values: Any) -> str:
         """Join the operands of Jinja's `~`, charging their lengths to the template's budget."""
         for value in values:
-            self._charge_characters(self.size(value))
+            self._charge_text_length(self.size(value))
         return "".join(map(str, values))
 
     def size(self, value: Any) -> int:
@@ -173,7 +173,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         """Run a Jinja template's call of a function or method, charged to the template's budget."""
         if isinstance(__obj, MethodType) and __obj.__self__ is self:
             return __obj(*args)
-        self._charge_characters(STEP)
+        self._charge_text_length(STEP)
         method = inspect.unwrap(__obj)  # the sandbox wraps str.format
         if isinstance(__obj, LoopContext):
             args = (self.iterate(args[0]), *args[1:])
@@ -208,7 +208,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
     def _check_printable(self, _context: Context, value: Any) -> Any:
         if not isinstance(value, PRINTABLE):
             raise SecurityError(f"it shows a {type(value).__name__}, which is not text")
-        self._charge_characters(self.size(value))
+        self._charge_text_length(self.size(value))
         return value
 
     def _wrap_filter(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -235,7 +235,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             factors.append(self.size(value) // COPIED_BY_STEP)
         self._check_budget(self.size(value) * max(factors))
 
-    def _charge_characters(self, characters: int) -> None:
+    def _charge_text_length(self, characters: int) -> None:
         if time.thread_time() > self._until:
             raise SecurityError("it does not come to an end")
         self._check_budget(characters)

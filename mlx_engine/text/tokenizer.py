@@ -92,7 +92,7 @@ class Tokenizer:
                 model_vocabulary=model_vocabulary,
             )
         with translate_library_errors(self._origin):
-            core = _without_tokens(self._core, beyond)
+            core = _remove_added_tokens(self._core, beyond)
         ends = self.end_ids - {*beyond.values()}
         bos = None if self.bos_id in beyond.values() else self.bos_id
         suppressed = self.suppressed_ids, self.first_suppressed_ids
@@ -218,7 +218,9 @@ def check_unicode(text: str) -> None:
         ) from error
 
 
-def _without_tokens(core: tokenizers.Tokenizer, texts: Collection[str]) -> tokenizers.Tokenizer:
+def _remove_added_tokens(
+    core: tokenizers.Tokenizer, texts: Collection[str]
+) -> tokenizers.Tokenizer:
     """Copy a tokenizer without the given added tokens, which then encode as plain text."""
     described = json.loads(core.to_str())
     added, model = described["added_tokens"], described["model"]

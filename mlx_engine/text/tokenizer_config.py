@@ -69,10 +69,10 @@ class ConfiguredTokens(NamedTuple):
     def from_folder(cls, folder: Path) -> "ConfiguredTokens":
         """Read end and suppressed token ids of a model folder's configs. Raises BadTokenizer."""
         keys = ("eos_token_id", "suppress_tokens", "begin_suppress_tokens")
-        return cls(*(_first_configured(folder, key) for key in keys))
+        return cls(*(_read_first_value(folder, key) for key in keys))
 
 
-def _first_configured(folder: Path, key: str) -> frozenset[int]:
+def _read_first_value(folder: Path, key: str) -> frozenset[int]:
     for path in (folder / "generation_config.json", folder / "config.json"):
         try:
             config = read_object(path)
@@ -271,16 +271,16 @@ def _is_byte_level(core: Tokenizer) -> bool:
 
 def _repair_byte_level(core: Tokenizer, origin: str) -> None:
     """Give a byte-level tokenizer its decoder where SentencePiece's was saved."""
-    if not _decodes_bytes(core.normalizer) and not _decodes_bytes(core.pre_tokenizer):
+    if not _is_byte_decoder(core.normalizer) and not _is_byte_decoder(core.pre_tokenizer):
         raise BadTokenizer(
             "{origin}: its vocabulary is of bytes, but its pre-tokenizer is of another kind and"
             " would lose all spaces: a tool that does not know it saved it again. Get"
             " tokenizer.json from where the model was first published.",
             origin=origin,
         )
-    if not _decodes_bytes(core.decoder):
+    if not _is_byte_decoder(core.decoder):
         core.decoder = decoders.ByteLevel()
 
 
-def _decodes_bytes(part: Any) -> bool:
+def _is_byte_decoder(part: Any) -> bool:
     return any(step["type"] == "ByteLevel" for step in pipeline_steps(part))

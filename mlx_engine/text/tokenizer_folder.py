@@ -85,7 +85,7 @@ def read_tokenizer(folder: Path) -> Tokenizer:
 
     Raises BadTokenizer naming the bad file, UnsupportedModel for unsupported formats.
     """
-    read = _read_core(folder)
+    read = _read_library_tokenizer(folder)
     core, names = read.core, {**read.names, **named_special_tokens(folder)}
     config = {**read.names, **read_object(folder / CONFIG)}
     lists = [read_object(folder / name) for name in (SPECIAL_TOKENS_MAP, _ADDED_TOKENS)]
@@ -107,9 +107,9 @@ def read_tokenizer(folder: Path) -> Tokenizer:
     )
 
 
-def _read_core(folder: Path) -> _LibraryTokenizer:
+def _read_library_tokenizer(folder: Path) -> _LibraryTokenizer:
     if (folder / _JSON).exists():
-        return _LibraryTokenizer(_json_core(folder / _JSON), folder / _JSON)
+        return _LibraryTokenizer(_read_tokenizer_json(folder / _JSON), folder / _JSON)
     if (folder / _SENTENCEPIECE).exists():
         return _sentencepiece_core(folder)
     if all((folder / name).exists() for name in (_VOCABULARY, _MERGES)):
@@ -119,7 +119,7 @@ def _read_core(folder: Path) -> _LibraryTokenizer:
     )
 
 
-def _json_core(path: Path) -> tokenizers.Tokenizer:
+def _read_tokenizer_json(path: Path) -> tokenizers.Tokenizer:
     value = read_object(path)
     model = value.get("model")
     if not isinstance(model, dict):

@@ -243,6 +243,6 @@ class ModelDescription:
                 )
             )
 
-    def for_machine(self, *, has_metal: bool) -> "ModelDescription":
+    def with_machine(self, *, has_metal: bool) -> "ModelDescription":
         """The model's description for a machine with or without Metal; self where alike."""
         return self if has_metal or self.without_metal is None else self.without_metal

@@ -150,7 +150,7 @@ class AnswerTally:
     peak_memory_bytes: int = 0
     rounds: list[RoundStats] = field(default_factory=list)
 
-    def prompt_took(self, seconds: float, head_rows: int, peak_bytes: int) -> None:
+    def add_prompt_time(self, seconds: float, head_rows: int, peak_bytes: int) -> None:
         """Add the seconds that reading a prompt chunk, or `head_rows` rows by MTP heads, took."""
         self.prompt_seconds += seconds
         if head_rows:
@@ -225,8 +225,8 @@ def joined_stats(first: GenerationStats, continuation: GenerationStats) -> Gener
         generated_tokens=tokens,
         drafted=first.drafted + continuation.drafted,
         accepted=first.accepted + continuation.accepted,
-        drafted_by_depth=_sum_by_position(first.drafted_by_depth, continuation.drafted_by_depth),
-        accepted_by_depth=_sum_by_position(first.accepted_by_depth, continuation.accepted_by_depth),
+        drafted_by_depth=_add_elementwise(first.drafted_by_depth, continuation.drafted_by_depth),
+        accepted_by_depth=_add_elementwise(first.accepted_by_depth, continuation.accepted_by_depth),
         passes=passes,
         tokens_per_pass=tokens / passes if passes else 0.0,
         tokens_per_second=tokens / seconds if seconds else 0.0,
@@ -247,5 +247,5 @@ def joined_stats(first: GenerationStats, continuation: GenerationStats) -> Gener
     )
 
 
-def _sum_by_position(first: Sequence[int], continuation: Sequence[int]) -> tuple[int, ...]:
+def _add_elementwise(first: Sequence[int], continuation: Sequence[int]) -> tuple[int, ...]:
     return tuple(map(sum, zip_longest(first, continuation, fillvalue=0)))

@@ -146,7 +146,7 @@ def parse_json(text: str | bytes, *, object_hook: Object | None = None) -> Any:
         raise BadJsonError(Words("a text in it is half of a character (surrogate)")) from error
     except (ValueError, RecursionError) as error:
         raise BadJsonError(Words("not JSON")) from error
-    if _is_deeper(value, JSON_DEPTH):
+    if _is_nested_deeper(value, JSON_DEPTH):
         raise BadJsonError(
             Words("lists and objects inside each other, more than {most} deep", most=JSON_DEPTH)
         )
@@ -157,7 +157,7 @@ def _whole_number(digit_text: str) -> int | float:
     return int(digit_text) if len(digit_text) <= _DIGITS else float(digit_text)
 
 
-def _is_deeper(value: object, most_bytes: int) -> bool:
+def _is_nested_deeper(value: object, most_bytes: int) -> bool:
     level: list[Any] = [[value]]
     for _ in range(most_bytes + 1):
         level = [

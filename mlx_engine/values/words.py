@@ -44,12 +44,12 @@ def join_words(parts: Iterable[str], separator: str = " · ") -> Words:
 
 def size_words(nbytes: float) -> Words:
     """Format bytes in powers of 1000, as macOS's Finder does: "18.2 GB"."""
-    return _three_digits(nbytes, (" B", " kB", " MB", " GB", " TB"))
+    return _format_three_digits(nbytes, (" B", " kB", " MB", " GB", " TB"))
 
 
 def count_words(count: int) -> Words:
     """Format a count with a unit prefix: "27.4B" parameters, "940" rows."""
-    return _three_digits(count, ("", "k", "M", "B", "T"))
+    return _format_three_digits(count, ("", "k", "M", "B", "T"))
 
 
 def token_words(tokens: int) -> str:
@@ -62,7 +62,7 @@ def percent_words(part: float, whole: float) -> str:
     return f"{100 * part / whole:.0f} %" if whole else "–"
 
 
-def _three_digits(number: float, suffixes: tuple[str, ...]) -> Words:
+def _format_three_digits(number: float, suffixes: tuple[str, ...]) -> Words:
     """Format a number to three digits; suffixes: for units of 1, 1000, 1000**2, ..."""
     for suffix in suffixes[:-1]:
         if number < 999.5:

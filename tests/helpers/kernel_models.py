@@ -40,7 +40,7 @@ class Off(dict[str, Verdict]):
 def always_faster(rows: frozenset[int] = ALL_ROWS) -> Iterator[None]:
     """No kernel is timed: all are found to be faster at these counts of rows at once."""
     with pytest.MonkeyPatch.context() as patch:
-        where = "mlx_engine.self_check.kernel_trials.against_stock"
+        where = "mlx_engine.self_check.kernel_trials.trial_against_stock"
         patch.setattr(where, lambda work, make: Verdict("", rows))
         yield
 

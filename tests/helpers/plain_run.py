@@ -35,7 +35,7 @@ class TokenText:
     def __init__(self, stop_pairs: Iterable[tuple[int, int]] = ()) -> None:
         self._stop_pairs = set(stop_pairs)
         self._before = -1
-        self.hit_stop = False
+        self.ended_by_stop = False
         self.stop_string = ""
         self.text = ""
         self.thinking = ""
@@ -45,8 +45,10 @@ class TokenText:
         self, tokens: Sequence[int], accepted: int = 0, source: DraftedBy | None = None
     ) -> AddedText:
         taken = 0
-        while taken < len(tokens) and not (taken and self.hit_stop):
-            self.hit_stop = self.hit_stop or (self._before, tokens[taken]) in self._stop_pairs
+        while taken < len(tokens) and not (taken and self.ended_by_stop):
+            self.ended_by_stop = (
+                self.ended_by_stop or (self._before, tokens[taken]) in self._stop_pairs
+            )
             self._before = tokens[taken]
             taken += 1
         return AddedText([], taken)

@@ -204,7 +204,7 @@ def test_an_end_that_only_the_device_knows_changes_no_bit(end: int, window: int)
     cache = (halves((2, 300, 64), 40), halves((2, 300, 64), 41))
     q, launcher = halves((4, 3, 64), 42), kernel_launcher()
     known = few_query_attention(q, cache, cache_format(), KeyExtent(end, 0, window), 0.1, launcher)
-    span = key_block_span(KeyExtent(259, 0, window, spare=9), 3, KeyBlocks(2, 1)).with_device_end(
+    span = key_block_span(KeyExtent(259, 0, window, spare=9), 3, KeyBlocks(2, 1)).with_lazy_end(
         mx.array([end], dtype=mx.int32)
     )
     assert mx.array_equal(

@@ -6,7 +6,7 @@ from kernel_models import Kind, every_kernel, kernel_model
 
 from metal_kernels.kernel import MetalLauncher
 from mlx_engine.self_check.kernel_trials import TRIALS, Trial, check_kernel
-from mlx_engine.self_check.numerics import compare_rows
+from mlx_engine.self_check.numerics import compare_row_counts
 
 if not mx.metal.is_available():
     pytest.skip("no Metal here", allow_module_level=True)
@@ -25,4 +25,4 @@ def test_a_model(kind: Kind) -> None:
     tokens = mx.array([[5, 1, 30, 17, 2]])
     logits = [model.logits(model.forward(tokens, model.make_caches())) for model in (mine, plain)]
     assert mx.allclose(*logits, rtol=1e-3, atol=1e-3).item()
-    assert set(compare_rows(mine, 10_000)) == {""}
+    assert set(compare_row_counts(mine, 10_000)) == {""}

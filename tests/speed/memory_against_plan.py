@@ -28,11 +28,11 @@ def child(model: str, draft_model: str, context: int, bits: int, head_bits: int)
 
     path, drafter = (None if name == "-" else name for name in (model, draft_model))
     small = (
-        mlx_engine.inspect(drafter).for_machine(has_metal=mx.metal.is_available())
+        mlx_engine.inspect(drafter).with_machine(has_metal=mx.metal.is_available())
         if drafter
         else None
     )
-    told = mlx_engine.inspect(path).for_machine(has_metal=mx.metal.is_available())
+    told = mlx_engine.inspect(path).with_machine(has_metal=mx.metal.is_available())
     cache = CacheOptions(bits, head_bits)  # type: ignore[arg-type]
     engine = mlx_engine.load(path, draft_model=drafter)
     mx.clear_cache()

@@ -249,7 +249,7 @@ def test_what_was_found_of_kernels_is_said_in_it_after_it_was_remembered(speakin
     try_kernel(noise, Off(), mx.float32, KernelRecord(file, here))
     wrong = "auf dieser GPU ist noise falsch: sein Ergebnis ist nicht das seiner Referenz"
     assert remembered() == [wrong]
-    with KernelRecord(file, here).trial_on_disk("noise float32"):
+    with KernelRecord(file, here).claim_trial("noise float32"):
         (died,) = remembered()
     assert died.endswith("noise falsch: das Programm endete, während er erprobt wurde")
 

@@ -170,7 +170,7 @@ def test_a_window_copies_only_what_would_keep_a_long_block_alive(rows, kept):
     cache = RecurrentCache(mx.zeros((1, 3, 6)), mx.zeros((1, 4, 5, 8)), stock=Counted())
     cache.run(delta_rows(rng, rows), mx.array(convolved))
     cache.commit(kept)
-    np.testing.assert_array_equal(cache.window.cut_out_rows(3), convolved[:, kept : kept + 3])
+    np.testing.assert_array_equal(cache.window.slice_window(3), convolved[:, kept : kept + 3])
     assert copied == ([] if rows == 4 else [(1, 3, 6)])
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from mlx_engine.command_line.options import (
-    change_cache,
-    change_draft,
+    change_cache_bits,
+    change_draft_options,
     change_options,
     option_words,
     read_biases,
@@ -35,7 +35,7 @@ from mlx_engine.values.options import (
     ],
 )
 def test_drafting(words: str, wanted: DraftOptions) -> None:
-    assert change_draft(DraftOptions(), words.split()) == wanted
+    assert change_draft_options(DraftOptions(), words.split()) == wanted
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_drafting(words: str, wanted: DraftOptions) -> None:
 )
 def test_bad_drafting(words: str, says: str) -> None:
     with pytest.raises(BadOption, match=says):
-        change_draft(DraftOptions(), words.split())
+        change_draft_options(DraftOptions(), words.split())
 
 
 def test_sampling_changes_only_what_is_named() -> None:
@@ -97,12 +97,12 @@ def test_biases() -> None:
 
 def test_the_words_for_drafting_and_the_cache_read_back() -> None:
     draft = DraftOptions("prompt-lookup+mtp", 3, 0.25, "greedy", "frequent", 4000)
-    assert change_draft(DraftOptions(), option_words(draft).split()) == draft
+    assert change_draft_options(DraftOptions(), option_words(draft).split()) == draft
     assert "depth=auto" in option_words(DraftOptions())
     cache = CacheOptions(8, 4)
-    assert change_cache(CacheOptions(), option_words(cache).split()) == cache
-    assert change_cache(CacheOptions(), ["8", "4"]) == cache
-    assert change_cache(cache, ["16"]) == CacheOptions(16, 4)
+    assert change_cache_bits(CacheOptions(), option_words(cache).split()) == cache
+    assert change_cache_bits(CacheOptions(), ["8", "4"]) == cache
+    assert change_cache_bits(cache, ["16"]) == CacheOptions(16, 4)
 
 
 @pytest.mark.parametrize(

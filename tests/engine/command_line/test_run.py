@@ -209,7 +209,7 @@ def test_inspect_says_which_machine_memory_is_for(runtime: FakeRuntime) -> None:
     model = replace(DESCRIPTION, without_metal=elsewhere)
     runtime.engine = ScriptedEngine(description=model)
     assert runtime.run("inspect", "m.gguf") == 0
-    there = model.for_machine(has_metal=False).memory_needed(4096)
+    there = model.with_machine(has_metal=False).memory_needed(4096)
     here = DESCRIPTION.memory_needed(4096, gpu_bytes=ROOMY)
     assert here < there
     assert f"{size_words(here)} with Metal, {size_words(there)} without" in runtime.out

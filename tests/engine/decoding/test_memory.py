@@ -210,7 +210,7 @@ def test_a_chat_takes_what_was_planned_before_the_load(tmp_path, bits, least, mo
     are seen, and 2 % more or less by how far the thread that computes is behind.
     """
     folder, cache = tiny_folder(tmp_path / "m"), CacheOptions(bits, bits)
-    told = mlx_engine.inspect(folder).for_machine(has_metal=mx.metal.is_available())
+    told = mlx_engine.inspect(folder).with_machine(has_metal=mx.metal.is_available())
     before = live()
     engine = mlx_engine.load(folder)
     session = session_of(engine, depth=2, max_tokens=20, cache=cache)

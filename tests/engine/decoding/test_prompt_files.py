@@ -218,7 +218,7 @@ def test_a_file_of_a_name_from_another_format_counts_and_goes_as_the_least_recen
     old.write_bytes(bytes(size))
     os.utime(old, ns=(1, 1))
     assert folder.nbytes == 2 * size
-    folder.keep_within(size)
+    folder.delete_oldest(size)
     assert list(tmp_path.glob("*/*")) == [kept]
 
 
@@ -265,9 +265,9 @@ def test_what_was_computed_otherwise_is_told_and_left_alone(opened, monkeypatch)
     """Rows of another MLX, or other kernels, are not gone on from; those of now are kept too."""
     truth = read_once(opened())
     kept = opened.files()
-    here = {**kernel_record.verdict_conditions(), "mlx": "another"}
+    here = {**kernel_record.machine_and_versions(), "mlx": "another"}
     with monkeypatch.context() as patch:
-        patch.setattr(kernel_record, "verdict_conditions", lambda: here)
+        patch.setattr(kernel_record, "machine_and_versions", lambda: here)
         engine = opened()
     said = read_once(engine)
     assert said.finished.stats.reused_tokens == 0
@@ -445,7 +445,7 @@ def test_a_sound_file_of_other_contents_is_of_no_use(tmp_path, how):
         assert (found.length, caches.length) == (64, 64)
     else:
         assert found is None
-        assert files.newest_trouble.code == "prompt-file-damaged"
+        assert files.newest_failure.code == "prompt-file-damaged"
         assert not list(tmp_path.glob("*/*"))
 
 
@@ -605,12 +605,12 @@ def test_wherever_the_disk_is_full_nothing_is_left_over(tmp_path, monkeypatch, c
     monkeypatch.setattr(*CALLS[call])
     files = saved_rows(tmp_path, "model", 8)
     files.wait()
-    assert files.newest_trouble.code == "prompt-files-unwritten"
+    assert files.newest_failure.code == "prompt-files-unwritten"
     assert not list(tmp_path.glob("*/*"))
     monkeypatch.undo()
     files = saved_rows(tmp_path, "model", 8)
     files.wait()
-    assert files.newest_trouble is None
+    assert files.newest_failure is None
     assert len(list(tmp_path.glob("*/*"))) == 1
 
 

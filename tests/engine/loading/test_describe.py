@@ -198,10 +198,10 @@ def test_what_is_told_before_loading_is_told_after(
     inspected = mlx_engine.inspect(folder)
     engine = mlx_engine.load(folder)
     told, caches = engine.description, engine.parts.model.make_caches()
-    here = inspected.for_machine(has_metal=False)
+    here = inspected.with_machine(has_metal=False)
     for context in (1, 500):
         assert told.memory_needed(context) == here.memory_needed(context)
-    assert inspected.for_machine(has_metal=True) == inspected
+    assert inspected.with_machine(has_metal=True) == inspected
     assert (here.nbytes > inspected.nbytes) == (dtype == mx.bfloat16 or bits is not None)
     engine.parts.model.forward(mx.array([[1]]), caches)
     held = sum(array.nbytes // array.shape[2] for array in caches.layers[3].arrays())
@@ -251,8 +251,8 @@ def test_a_processor_takes_room_for_sums_over_groups(tmp_path: Path) -> None:
     """Of the largest product of a layer: two joined matrices of 64 inputs in groups of 32."""
     packed = inspect_model(write_tiny_qwen3_5(tmp_path / "packed", bits=4), tmp_path)
     plain = inspect_model(write_tiny_qwen3_5(tmp_path / "plain"), tmp_path)
-    there = packed.for_machine(has_metal=False).work
-    assert packed.work.group_sums == plain.for_machine(has_metal=False).work.group_sums == 0
+    there = packed.with_machine(has_metal=False).work
+    assert packed.work.group_sums == plain.with_machine(has_metal=False).work.group_sums == 0
     assert there.group_sums == 2 * 2 * there.widest
     more = there.nbytes(64, 100, 4, is_packed=False) - packed.work.nbytes(
         64, 100, 4, is_packed=False

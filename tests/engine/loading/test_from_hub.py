@@ -26,7 +26,7 @@ from mlx_engine.hub.client import Hub
 from mlx_engine.hub.repository import ChoiceNeededError
 from mlx_engine.loading.describe import inspect_model, inspect_remote
 from mlx_engine.loading.find import HubAccess
-from mlx_engine.self_check.doctor import check_plan
+from mlx_engine.self_check.doctor import check_memory_plan
 from mlx_engine.values.errors import DownloadFailed, LoadStopped
 
 GREEDY = SamplingOptions(temperature=0)
@@ -271,7 +271,7 @@ def test_memory_is_planned_without_a_download(
     assert replace(told, path="", name="", without_metal=None) == replace(
         wanted, path="", name="", without_metal=None
     )
-    (finding,) = check_plan("org/m")
+    (finding,) = check_memory_plan("org/m")
     assert "org/m" in finding.words or form == "gguf"
     assert not (tmp_path / "hub").exists()
     weights = max(fake.sent, key=lambda name: len(fake.repositories["org/m"][name]))

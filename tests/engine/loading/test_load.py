@@ -334,7 +334,7 @@ def test_a_file_that_may_not_be_read_is_not_to_be_downloaded_again(
 
 def test_what_does_not_fit_is_refused_with_its_plan_before_weights_are_read(tmp_path: Path) -> None:
     folder, unused = write_tiny_qwen3_5(tmp_path / "model"), Path("unused")
-    told = inspect_model(folder, unused).for_machine(has_metal=False)
+    told = inspect_model(folder, unused).with_machine(has_metal=False)
     shortest, whole = (
         told.memory_plan(context).total_bytes for context in (100, told.context_length)
     )
@@ -355,7 +355,7 @@ def test_a_context_that_was_asked_for_has_to_fit(tmp_path: Path) -> None:
     """One that was not is as long as there is room for it."""
     folder = write_tiny_qwen3_5(tmp_path / "model")
     edit_config(folder, max_position_embeddings=100_000)
-    told = inspect_model(folder, Path("unused")).for_machine(has_metal=False)
+    told = inspect_model(folder, Path("unused")).with_machine(has_metal=False)
     usable = told.memory_plan(20_000).total_bytes
     assert load_model(folder, LoadOptions(), Path("unused"), usable_bytes=usable)
     for tokens in (100_000, 40_000, 19_000):

@@ -18,7 +18,7 @@ from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.self_check.numerics import compare_rows
+from mlx_engine.self_check.numerics import compare_row_counts
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 pytestmark = pytest.mark.usefixtures("rows_compared")
@@ -89,7 +89,7 @@ def test_a_row_is_itself_in_every_pass(pair: Pair) -> None:
     whole = read([PROMPT, rows])
     for cut in range(1, MOST_ROWS):
         assert mx.array_equal(read([PROMPT, rows[:cut], rows[cut:]]), whole).item(), cut
-    assert set(compare_rows(pair.mine, 600)) == {""}
+    assert set(compare_row_counts(pair.mine, 600)) == {""}
 
 
 @pytest.mark.parametrize("rows", [1, 8, 9])
@@ -112,7 +112,7 @@ def after_a_block(model: Decoder, block: list[int], kept: int) -> LayerCaches:
 
 def window_of(caches: LayerCaches) -> mx.array:
     return next(
-        one.window.cut_out_rows(3) for one in caches.layers if isinstance(one, RecurrentCache)
+        one.window.slice_window(3) for one in caches.layers if isinstance(one, RecurrentCache)
     )
 
 

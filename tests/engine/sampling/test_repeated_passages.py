@@ -63,11 +63,11 @@ def test_a_token_that_would_repeat_a_passage_is_not_picked():
     sampler = Sampler(options, VOCABULARY, 0, sequence_breakers=lambda texts: {5})
     sampler.begin([1, 2, 3, 4, 1, 2])
     logits = mx.array([[0.0, 0, 0, 3, 2.9, 0]] * 2)
-    drafted = sampler.cut_draft(mx.array([3], dtype=mx.int32))
+    drafted = sampler.truncate_draft(mx.array([3], dtype=mx.int32))
     assert sampler.pick(sampler.with_grammar_bias(logits), 6, drafted).tolist() == [4, 3]
     sampler.commit(mx.array([5], dtype=mx.int32), 1)
     assert sampler.depends_on_tokens
-    nothing = sampler.cut_draft(mx.zeros((0,), dtype=mx.int32))
+    nothing = sampler.truncate_draft(mx.zeros((0,), dtype=mx.int32))
     assert sampler.pick(sampler.with_grammar_bias(logits[:1]), 7, nothing).tolist() == [3]
 
 

@@ -18,9 +18,9 @@ from mlx_engine.drafting.sources import Drafting
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.self_check.between_answers import SelfCheck
-from mlx_engine.self_check.kernel_record import ExactRows, KernelRecord, verdict_conditions
+from mlx_engine.self_check.kernel_record import ExactRows, KernelRecord, machine_and_versions
 from mlx_engine.self_check.kernel_states import why_unused
-from mlx_engine.self_check.kernel_trials import ModelTrials, kernels_here, try_all_kernels
+from mlx_engine.self_check.kernel_trials import ModelTrials, make_kernels, try_all_kernels
 from mlx_engine.self_check.pass_costs import CostMeter
 from mlx_engine.values.conversation import GenerationFinished
 from mlx_engine.values.errors import BadModelFile
@@ -68,8 +68,8 @@ def _no_clock() -> Iterator[None]:
 
 
 def open_on(folder: Path, launcher: CountingLauncher) -> Engine:
-    record = KernelRecord(None, verdict_conditions())
-    kernels = kernels_here(launcher, "exact", record)
+    record = KernelRecord(None, machine_and_versions())
+    kernels = make_kernels(launcher, "exact", record)
     return Engine(load_model(folder, OPTIONS, folder, kernels=kernels), OPTIONS, None, record)
 
 
@@ -110,7 +110,7 @@ class AllKnown(KernelRecord):
     """
 
     def __init__(self) -> None:
-        super().__init__(None, verdict_conditions())
+        super().__init__(None, machine_and_versions())
         self.trials, self.rows = Every(FASTER), Every(ExactRows())
 
 
@@ -141,7 +141,7 @@ def test_an_answer_after_warming_up_compiles_nothing(
     (tmp_path / "plain-MTP").rename(tmp_path / "m-MTP")
     monkeypatch.setattr("mlx_engine.self_check.pass_costs.REPEATS", 1)
     cache = CacheOptions(head_bits=8)
-    kernels = kernels_here(launcher, "exact", AllKnown())
+    kernels = make_kernels(launcher, "exact", AllKnown())
     kernels.presumed = FASTER
     loaded = load_model(folder, OPTIONS, folder, kernels=kernels)
     engine = Engine(loaded, OPTIONS, None, AllKnown())
@@ -178,7 +178,7 @@ def test_heads_that_cannot_be_read_stop_no_warming_up(
 
     monkeypatch.setattr(LoadedModel, "read_heads", gone)
 
-    kernels = kernels_here(launcher, "exact", AllKnown())
+    kernels = make_kernels(launcher, "exact", AllKnown())
     kernels.presumed = FASTER
     loaded = load_model(folder, OPTIONS, folder, kernels=kernels)
     engine = Engine(loaded, OPTIONS, None, AllKnown())
@@ -201,14 +201,14 @@ def test_drafts_are_no_longer_than_exact_kernels_take(
 def test_only_what_the_model_uses_is_compiled(folder: Path) -> None:
     """And nothing at all at the next load."""
     every, own, again = (CountingLauncher(EmulatorLauncher(check=False)) for _ in range(3))
-    here = verdict_conditions()
+    here = machine_and_versions()
     list(try_all_kernels(every, KernelRecord(None, here)))
     record = KernelRecord(None, here)
-    loaded = load_model(folder, OPTIONS, folder, kernels=kernels_here(own, "exact", record))
+    loaded = load_model(folder, OPTIONS, folder, kernels=make_kernels(own, "exact", record))
     trials = ModelTrials(loaded.kernels, record, mx.float32)
     assert len({trials.run_trial(trial).trial.name for trial in trials.pending_trials()}) == 8
     assert (len(every.pipelines), len(own.pipelines)) == (PIPELINES_OF_ALL, PIPELINES_OF_ONE)
-    loaded = load_model(folder, OPTIONS, folder, kernels=kernels_here(again, "exact", record))
+    loaded = load_model(folder, OPTIONS, folder, kernels=make_kernels(again, "exact", record))
     assert not ModelTrials(loaded.kernels, record, mx.float32).pending_trials()
     assert why_unused(loaded.kernels, "delta") == ""
     assert not again.pipelines
@@ -274,8 +274,8 @@ def test_numerics_are_found_out_and_remembered(
     folder: Path, launcher: CountingLauncher, cost: float, numerics: str
 ) -> None:
     """Pending at the first load, known at the next, by timings that are given."""
-    record = KernelRecord(None, verdict_conditions())
-    loaded = load_model(folder, OPTIONS, folder, kernels=kernels_here(launcher, "auto", record))
+    record = KernelRecord(None, machine_and_versions())
+    loaded = load_model(folder, OPTIONS, folder, kernels=make_kernels(launcher, "auto", record))
 
     def timer_of(model: object) -> Callable[[int], float]:
         return lambda rows: 1 + cost if loaded.kernels.exact else 1.0
@@ -287,7 +287,7 @@ def test_numerics_are_found_out_and_remembered(
     assert check.description.numerics == numerics
     assert len(check.description.declined) == (numerics == "fast")
     assert loaded.kernels.exact == (numerics == "exact")
-    again = load_model(folder, OPTIONS, folder, kernels=kernels_here(launcher, "auto", record))
+    again = load_model(folder, OPTIONS, folder, kernels=make_kernels(launcher, "auto", record))
     assert SelfCheck(again, OPTIONS, record).description.numerics == numerics
     assert again.kernels.exact == (numerics == "exact")
 

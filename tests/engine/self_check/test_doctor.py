@@ -19,13 +19,13 @@ from mlx_engine.self_check.doctor import (
     check_built_in_model,
     check_kernels,
     check_machine,
+    check_memory_plan,
     check_packages,
-    check_plan,
     check_python,
     run_checks,
     this_machine,
 )
-from mlx_engine.self_check.kernel_record import record_here
+from mlx_engine.self_check.kernel_record import open_kernel_record
 from mlx_engine.self_check.kernel_trials import TRIALS
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.errors import ModelNotFound
@@ -128,16 +128,16 @@ def test_kernels_are_told_honestly(tmp_path: Path) -> None:
     assert [one.name for one in found] == ["noise", "kernels"]
     assert found[0].words.startswith("correct; faster than stock MLX at 9 of 9 row counts")
     assert "1 of 1 correct" in found[-1].words
-    assert record_here(file).trials == {"noise float32": FASTER}
+    assert open_kernel_record(file).trials == {"noise float32": FASTER}
 
 
 def test_the_memory_plan_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = str(write_tiny_qwen3_5(tmp_path / "tiny"))
-    (finding,) = check_plan(folder)
+    (finding,) = check_memory_plan(folder)
     assert (finding.name, finding.state) == ("plan", "ok")
     assert finding.words.startswith("tiny: ") and " model + " in finding.words
     monkeypatch.setattr(doctor, "usable_bytes", lambda: 10**6)
-    (finding,) = check_plan(folder)
+    (finding,) = check_memory_plan(folder)
     assert (finding.state, "does not fit" in finding.words) == ("fail", True)
     with pytest.raises(ModelNotFound):
-        list(check_plan(str(tmp_path / "none")))
+        list(check_memory_plan(str(tmp_path / "none")))

@@ -27,16 +27,16 @@ from mlx_engine.models.decoder import Decoder
 from mlx_engine.self_check.kernel_record import (
     DIED,
     KernelRecord,
-    record_here,
-    verdict_conditions,
+    machine_and_versions,
+    open_kernel_record,
 )
-from mlx_engine.self_check.kernel_trials import TRIALS, ModelTrials, kernels_here
+from mlx_engine.self_check.kernel_trials import TRIALS, ModelTrials, make_kernels
 from mlx_engine.values.conversation import Event, PromptProgress, TextPiece
 from mlx_engine.values.errors import NumericsError
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
 
 OPTIONS = LoadOptions(check_heads=False, numerics="exact")
-HERE = verdict_conditions()
+HERE = machine_and_versions()
 PROMPT, LENGTH = [5, 17, 40, 2, 71], 5
 KINDS: tuple[Kind, ...] = ("dense", "experts")
 NOISY = SamplingOptions(temperature=0.8, seed=5)
@@ -140,7 +140,7 @@ def sound(folder: Path) -> dict[Kind, KernelRecord]:
 def opened(
     folder: Path, kind: Kind, launcher: Launcher | None, record: KernelRecord | None
 ) -> Engine:
-    kernels = NO_KERNELS if launcher is None else kernels_here(launcher, "exact", record)
+    kernels = NO_KERNELS if launcher is None else make_kernels(launcher, "exact", record)
     return Engine(loaded(folder, kind, kernels), OPTIONS, None, record)
 
 
@@ -213,7 +213,7 @@ def words_of_prompt(
     file: Path, kernel: KernelName, how: How, at: int, *, is_off: bool
 ) -> tuple[int, ...]:
     launcher, record = Failing(OTHERS[kernel], how, 10**9), KernelRecord(None, HERE)
-    kernels = kernels_here(launcher, "exact", record)
+    kernels = make_kernels(launcher, "exact", record)
     kernels.presumed = FASTER
     if is_off:
         kernels.verdicts = Off({kernel: "for this test"})
@@ -334,13 +334,13 @@ def test_a_trial_that_ends_the_program_is_not_begun_again(
             shutil.copy(file, left)
             raise KeyboardInterrupt
 
-    record = record_here(file)
+    record = open_kernel_record(file)
     (trial, *_) = [one for one in TRIALS if one.kernel == kernel]
     with pytest.raises(KeyboardInterrupt):
-        ModelTrials(kernels_here(Deadly(), "exact", record), record, mx.float32).run_trial(trial)
-    record = record_here(left)
+        ModelTrials(make_kernels(Deadly(), "exact", record), record, mx.float32).run_trial(trial)
+    record = open_kernel_record(left)
     assert list(record.trials) == [f"{trial.name} float32"]
-    kernels = kernels_here(Ending("", 1, AssertionError), "exact", record)
+    kernels = make_kernels(Ending("", 1, AssertionError), "exact", record)
     assert DIED in kernels.verdicts[trial.name].wrong
 
 

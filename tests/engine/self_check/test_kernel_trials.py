@@ -28,8 +28,8 @@ from mlx_engine.self_check.kernel_cases import TrialInputs
 from mlx_engine.self_check.kernel_record import (
     ExactRows,
     KernelRecord,
+    machine_and_versions,
     rows_origin,
-    verdict_conditions,
 )
 from mlx_engine.self_check.kernel_states import formats_off, kernel_states, why_unused
 from mlx_engine.self_check.kernel_trials import (
@@ -37,13 +37,13 @@ from mlx_engine.self_check.kernel_trials import (
     ModelTrials,
     Trial,
     TrialResult,
-    against_stock,
     check_kernel,
-    kernels_here,
+    make_kernels,
+    trial_against_stock,
     try_kernel,
 )
 
-HERE = verdict_conditions()
+HERE = machine_and_versions()
 EXACT = DESCRIPTION
 
 
@@ -143,7 +143,7 @@ def asking(kernels: Kernels) -> dict[str, KernelRowCounts]:
 def test_a_format_that_is_wrong_is_switched_off_alone() -> None:
     launcher = Tampering("few_row_matvec_q2_k", "T(sum)", "T(sum * 1.01f)")
     record = KernelRecord(None, HERE)
-    kernels = kernels_here(launcher, "exact", record)
+    kernels = make_kernels(launcher, "exact", record)
     served = asking(kernels)
     trials = ModelTrials(kernels, record, mx.float32)
     assert {name for name, one in served.items() if 1 in one} == set()
@@ -153,7 +153,7 @@ def test_a_format_that_is_wrong_is_switched_off_alone() -> None:
     (state,) = (one for one in kernel_states(kernels) if one.name == "products")
     assert state.is_in_use
     assert "not products q2_k: on this GPU products q2_k is wrong: it lies" in state.details
-    again = kernels_here(launcher, "exact", record)
+    again = make_kernels(launcher, "exact", record)
     assert again.served_row_counts("products", KernelWork("q2_k", 64, 256)) is None
     assert why_unused(again, "products") == "Switched off after an error on this GPU."
     assert "q2_k is wrong" in formats_off(again, "products")[0]
@@ -192,7 +192,7 @@ def test_rows_are_told_apart_by_what_computes_them() -> None:
 def test_a_trial_runs_the_pipelines_of_the_models_passes(group: int) -> None:
     """Weights of a scale are a parameter of the kernels."""
     launcher, record = CountingLauncher(EmulatorLauncher(check=False)), KernelRecord(None, HERE)
-    kernels = kernels_here(launcher, "exact", record)
+    kernels = make_kernels(launcher, "exact", record)
     model = kernel_model("dense", kernels, group=group)
     assert not any(one.trouble for one in try_pending(ModelTrials(kernels, record, mx.float32)))
     tried = {name for name, _ in launcher.pipelines}
@@ -209,12 +209,12 @@ def test_a_trial_runs_the_pipelines_of_the_models_passes(group: int) -> None:
 def test_what_is_sound_is_remembered_by_type(tmp_path: Path) -> None:
     file = tmp_path / "cache" / "kernels.json"
     launcher = Tampering(*SOUND)
-    kernels = kernels_here(launcher, "exact", KernelRecord(file, HERE))
+    kernels = make_kernels(launcher, "exact", KernelRecord(file, HERE))
     asking(kernels)
     trials = ModelTrials(kernels, KernelRecord(file, HERE), mx.float32)
     assert len({one.trial.name for one in try_pending(trials)}) == 3
     ran = len(launcher.names)
-    again = kernels_here(launcher, "fast", KernelRecord(file, HERE))
+    again = make_kernels(launcher, "fast", KernelRecord(file, HERE))
     served = again.served_row_counts("products", KernelWork("q2_k", 96, 256))
     trials = ModelTrials(again, KernelRecord(file, HERE), mx.float32)
     assert served is not None
@@ -225,7 +225,7 @@ def test_what_is_sound_is_remembered_by_type(tmp_path: Path) -> None:
 
 def test_what_stock_cannot_do_is_tried_when_it_is_asked_for() -> None:
     launcher = Tampering(*SOUND)
-    kernels = kernels_here(launcher, "exact", KernelRecord(None, HERE))
+    kernels = make_kernels(launcher, "exact", KernelRecord(None, HERE))
     assert kernels.row_counts("products", KernelWork("q6_k", 64, 256)) == set()
     assert not launcher.names
     assert kernels.row_counts_after_trial("products", KernelWork("q6_k", 64, 256)) == ALL_ROWS
@@ -238,7 +238,7 @@ def test_what_may_pass_is_asked_again(tmp_path: Path) -> None:
     broken = Tampering("few_row_matvec", "y[", "no_such_name[")
     for launcher, rows in ((broken, False), (Tampering(*SOUND), True)):
         record = KernelRecord(file, HERE)
-        kernels = kernels_here(launcher, "exact", record)
+        kernels = make_kernels(launcher, "exact", record)
         served = asking(kernels)
         try_pending(ModelTrials(kernels, record, mx.float32))
         assert (1 in served["products affine4"]) == rows
@@ -293,7 +293,7 @@ def test_a_place_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     file = tmp_path / "taken" / "kernels.json"
     file.parent.write_text("a file where a folder belongs")
     record = KernelRecord(file, HERE)
-    kernels = kernels_here(Tampering(*SOUND), "exact", record)
+    kernels = make_kernels(Tampering(*SOUND), "exact", record)
     served = asking(kernels)
     try_pending(ModelTrials(kernels, record, mx.float32))
     assert all(1 in one for one in served.values())
@@ -302,7 +302,7 @@ def test_a_place_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
 
 
 def test_without_metal_stock_does_everything() -> None:
-    assert kernels_here(None, "exact", None) is NO_KERNELS
+    assert make_kernels(None, "exact", None) is NO_KERNELS
     assert all("no Metal" in state.why_not for state in kernel_states(NO_KERNELS))
 
 
@@ -330,7 +330,7 @@ def test_the_faster_one_is_kept(
         reference=lambda x: x,
         stock=lambda x: taking(stock_seconds(len(x)), x),
     )
-    found = against_stock(KernelWork("", 9, 9), lambda seed: case, lambda: now[0])
+    found = trial_against_stock(KernelWork("", 9, 9), lambda seed: case, lambda: now[0])
     assert found == Verdict("", wins, 1.0 / stock_seconds(1))
 
 
@@ -406,10 +406,10 @@ def test_nothing_is_faster_before_it_was_timed(
         timed.append(work)
         return Verdict("", rows)
 
-    monkeypatch.setattr("mlx_engine.self_check.kernel_trials.against_stock", clocked)
+    monkeypatch.setattr("mlx_engine.self_check.kernel_trials.trial_against_stock", clocked)
     wide, file = KernelWork("affine4", 200_000, 512), tmp_path / "kernels.json"
     record = KernelRecord(file, HERE)
-    exact, fast = (kernels_here(Tampering(*SOUND), asked, record) for asked in ("exact", "fast"))
+    exact, fast = (make_kernels(Tampering(*SOUND), asked, record) for asked in ("exact", "fast"))
     for kernels in (exact, fast):
         assert kernels.served_row_counts("products", wide) is not None
         assert kernels.served_row_counts("gate-up", wide) is not None
@@ -423,7 +423,7 @@ def test_nothing_is_faster_before_it_was_timed(
     assert fast.row_counts("products", wide) == rows
     assert exact.row_counts("products", wide) == ALL_ROWS
     assert exact.row_counts("gate-up", wide) == (ALL_ROWS if rows == ALL_ROWS else frozenset())
-    again = kernels_here(Tampering(*SOUND), "exact", KernelRecord(file, HERE))
+    again = make_kernels(Tampering(*SOUND), "exact", KernelRecord(file, HERE))
     again.served_row_counts("gate-up", wide)
     assert not ModelTrials(again, KernelRecord(file, HERE), mx.float32).pending_trials()
 
@@ -432,9 +432,9 @@ def test_a_clock_that_fails_leaves_it_to_stock(monkeypatch: pytest.MonkeyPatch) 
     def full(*given: object) -> Verdict:
         raise RuntimeError("[metal::malloc] Attempting to allocate")
 
-    monkeypatch.setattr("mlx_engine.self_check.kernel_trials.against_stock", full)
+    monkeypatch.setattr("mlx_engine.self_check.kernel_trials.trial_against_stock", full)
     record = KernelRecord(None, HERE)
-    kernels = kernels_here(Tampering(*SOUND), "exact", record)
+    kernels = make_kernels(Tampering(*SOUND), "exact", record)
     kernels.served_row_counts("norms", KernelWork("", 64, 64))
     done = try_pending(ModelTrials(kernels, record, mx.float32))
     assert "cannot be timed" in done[-1].trouble
@@ -446,7 +446,7 @@ def test_a_clock_that_fails_leaves_it_to_stock(monkeypatch: pytest.MonkeyPatch) 
 def test_prompts_in_blocks_are_timed_against_stock(rows: frozenset[int]) -> None:
     """Which unpacks them; products of few rows by blocks are not, as it would in every pass."""
     work, record = KernelWork("q6_k", 64, 256), KernelRecord(None, HERE)
-    kernels = kernels_here(Tampering(*SOUND), "exact", record)
+    kernels = make_kernels(Tampering(*SOUND), "exact", record)
     prompts, few = (
         kernels.served_row_counts("prompt-products", work),
         kernels.served_row_counts("products", work),

@@ -14,8 +14,8 @@ from mlx_engine.models.decoder import Decoder
 from mlx_engine.self_check.kernel_record import ExactRows
 from mlx_engine.self_check.numerics import (
     ROWS_PENDING,
-    compare_rows,
-    exact_cost,
+    compare_row_counts,
+    exact_rows_cost,
     rows_that_differ,
     with_numerics,
 )
@@ -60,7 +60,7 @@ def model_on(stock: StockOperations, *, layers: int = 2) -> Decoder:
 def test_rows_of_this_backend_are_exact(kind: str) -> None:
     stock = CutAnew(10**6, ())
     model = kernel_model(kind, Kernels(None, stock=stock))
-    found = list(compare_rows(model, CONTEXT))
+    found = list(compare_row_counts(model, CONTEXT))
     if not mx.metal.is_available():
         assert found == [""] * 9
     assert stock.most == 5009
@@ -88,7 +88,7 @@ def test_one_layer_of_each_kind_is_enough() -> None:
 
 def test_no_row_is_read_beyond_the_context() -> None:
     stock = CutAnew(10**6, ())
-    assert len(list(compare_rows(model_on(stock), 64))) == 6
+    assert len(list(compare_row_counts(model_on(stock), 64))) == 6
     assert stock.most <= 64
 
 
@@ -104,7 +104,7 @@ def test_every_kind_of_memory_is_filled(family: str, tmp_path: Path) -> None:
     """Windows, latents, texts of two lengths."""
     folder = publish(family, tmp_path / "model").folder
     loaded = load_model(folder, LoadOptions(), folder)
-    found = set(compare_rows(loaded.model, CONTEXT))
+    found = set(compare_row_counts(loaded.model, CONTEXT))
     if not mx.metal.is_available():
         assert found == {""}
 
@@ -128,7 +128,7 @@ def test_the_cost_of_exact_rows_is_that_of_the_worse_pass(
         is_first = asked.count(asked[-1]) == 1
         return (exact_ms if kernels.exact else fast_ms)[rows] + 100 * is_first
 
-    steps, found_share = exact_cost(kernels, pass_ms), None
+    steps, found_share = exact_rows_cost(kernels, pass_ms), None
     while found_share is None:
         try:
             next(steps)

@@ -63,7 +63,7 @@ def device(monkeypatch):
 
 
 def test_a_pass_behind_another_takes_no_time_to_write_down(device):
-    assert pass_costs._alone_ms(device.write) == pytest.approx(10 + 3)
+    assert pass_costs._single_pass_ms(device.write) == pytest.approx(10 + 3)
     idle = device.begun_idle
     assert pass_costs._behind_another_ms(device.write) == pytest.approx(10)
     assert device.begun_idle == idle + 1, "only the first of its passes found nothing to do"
@@ -82,7 +82,7 @@ def test_passes_of_one_row_are_timed_so_where_plain_rounds_are_begun_ahead(
     def one_pass(model, tokens, caches):
         return device.write(tokens.shape[1])
 
-    monkeypatch.setattr(pass_costs, "_one_pass", one_pass)
+    monkeypatch.setattr(pass_costs, "_predict_greedily", one_pass)
     model = tiny_model(3, TinySizes(layers=1, vocabulary=37), with_head=False)
     meter = CostMeter(model, lambda: None, computes_on_host=on_host)
     found = meter.measure().verify_ms
@@ -100,7 +100,7 @@ def test_after_a_pass_that_raised_all_is_timed_anew(device, monkeypatch):
         timed.append(tokens.shape[1])
         return device.write(tokens.shape[1])
 
-    monkeypatch.setattr(pass_costs, "_one_pass", one_pass)
+    monkeypatch.setattr(pass_costs, "_predict_greedily", one_pass)
     model = tiny_model(3, TinySizes(layers=1, vocabulary=37), with_head=False)
     meter = CostMeter(model, lambda: None, lambda: MAX_DEPTH + 1)
     meter.measure()

@@ -15,7 +15,7 @@ from mlx_engine.self_check.teacher_forced import (
     ROWS,
     head_logits,
     hidden_states,
-    logits_in_pieces,
+    logits_in_chunks,
     trunk_logits,
 )
 
@@ -68,4 +68,4 @@ def test_a_q6_k_head_is_read_in_its_blocks():
     logits = 4 * vocabulary * ROWS
     assert peak([head(states)]) > unpacked
     assert peak([tiled(states)]) < unpacked / 4
-    assert peak(logits_in_pieces(head, states)) < 0.5 * unpacked + 3 * logits
+    assert peak(logits_in_chunks(head, states)) < 0.5 * unpacked + 3 * logits

@@ -101,8 +101,8 @@ def test_tools_and_calls_are_told_as_transformers_tells_them(
     )
     template = ChatTemplate(TOOLS, TOKENS, "test")
     assert template.render(messages, add_generation_prompt=True, tools=tools) == expected
-    assert template.reads_tools
-    assert not ChatTemplate(QWEN, TOKENS, "test").reads_tools
+    assert template.describes_tools
+    assert not ChatTemplate(QWEN, TOKENS, "test").describes_tools
 
 
 def test_a_template_that_joins_arguments_as_text_gets_text() -> None:

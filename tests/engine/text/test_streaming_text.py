@@ -63,7 +63,7 @@ def test_pieces_are_the_decoded_text_up_to_the_first_stop(
     pieces = run(stream, ids)
     expected = cut_at_first_stop(whole, stops)
     assert shown(pieces, "answer") == expected == stream.text
-    assert stream.hit_stop == (expected != whole)
+    assert stream.ended_by_stop == (expected != whole)
     assert whole[len(expected) :].startswith(stream.stop_string)
     assert all("\ufffd" not in piece.text for piece in pieces) or "\ufffd" in whole
     assert all(piece.text for piece in pieces)
@@ -90,10 +90,10 @@ def test_grouping_into_tokens_does_not_matter(
     ]
     run(large, tokenizer.encode(text))
     run(small, letters)
-    assert (large.text, large.thinking, large.hit_stop) == (
+    assert (large.text, large.thinking, large.ended_by_stop) == (
         small.text,
         small.thinking,
-        small.hit_stop,
+        small.ended_by_stop,
     )
 
 
@@ -376,7 +376,7 @@ def test_stop_string_in_the_thinking_ends_the_text(tokenizer: Tokenizer) -> None
     stream = StreamingText(tokenizer, stop=("STOP",), thinking_open=True)
     pieces = run(stream, tokenizer.encode("one STOP two</think> three"))
     assert pieces[-1].channel == "thinking"
-    assert (stream.thinking, stream.text, stream.hit_stop) == ("one ", "", True)
+    assert (stream.thinking, stream.text, stream.ended_by_stop) == ("one ", "", True)
 
 
 def test_stop_string_wins_over_a_marker_that_ends_with_it(tokenizer: Tokenizer) -> None:

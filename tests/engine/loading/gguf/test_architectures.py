@@ -242,7 +242,7 @@ def test_logits_and_sizes(made, tmp_path, kind):
     if not told.mtp_heads:
         assert told.cache_bytes_per_token + told.state_bytes // WINDOW == values
     told, folder = mlx_engine.inspect(file), mlx_engine.inspect(tiny.folder)
-    sizes, wanted = (one.for_machine(has_metal=False) for one in (told, folder))
+    sizes, wanted = (one.with_machine(has_metal=False) for one in (told, folder))
     for context in (4096, told.context_length):  # in float32, as the folder is
         grown = sizes.memory_needed(context) - sizes.memory_needed(1)
         assert grown == wanted.memory_needed(context) - wanted.memory_needed(1)

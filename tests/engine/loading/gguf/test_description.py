@@ -51,7 +51,7 @@ def test_a_loaded_model_tells_what_it_holds(tmp_path: Path) -> None:
     inspected = mlx_engine.inspect(path)
     assert told.nbytes > inspected.nbytes
     assert inspected.without_metal is not None
-    here = inspected.for_machine(has_metal=False)
+    here = inspected.with_machine(has_metal=False)
     assert told.memory_needed(9) == here.memory_needed(9)
     assert (told.quantisation, told.groups) == (here.quantisation, here.groups)
     assert {reason.code for reason in here.declined} <= {reason.code for reason in told.declined}
