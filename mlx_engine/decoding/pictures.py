@@ -181,7 +181,7 @@ def place_pictures(
         placed.append(
             PlacedPicture(picture, start, len(ids), start + lead, tower.rope_positions(grid))
         )
-        lead = placed[-1].next - placed[-1].end
+        lead = placed[-1].next_position - placed[-1].end
     return TokensWithPictures(tuple(ids), PromptPictures(placed, encoder))
 
 
