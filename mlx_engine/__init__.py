@@ -167,4 +167,4 @@ def inspect(
 
     wanted = None if heads is None else Path(heads)
     hub = HubAccess(None, on_download, stop)
-    return inspect_model(path, built_in_model(), wanted, hub, text=text)
+    return inspect_model(path, built_in_model(), wanted, hub, reads_text=text)

@@ -227,14 +227,14 @@ class _IncompleteFile:
     zero byte and the data.
     """
 
-    def __init__(self, opened: BinaryIO, file: HubFile, on_bytes: Callable[[int], None]) -> None:
+    def __init__(self, open_file: BinaryIO, file: HubFile, on_bytes: Callable[[int], None]) -> None:
         """Hash what an earlier download left in the open file; one that is too long is emptied."""
-        self._opened, self._file, self._on_bytes = opened, file, on_bytes
+        self._opened, self._file, self._on_bytes = open_file, file, on_bytes
         self.checksum = self._new_hash()
         if self.incomplete_size > file.nbytes:
             self.begin_checksum()
-        opened.seek(0)
-        while piece := opened.read(PIECE):
+        open_file.seek(0)
+        while piece := open_file.read(PIECE):
             self.checksum.update(piece)
 
     def _new_hash(self) -> "hashlib._Hash":

@@ -79,9 +79,9 @@ def read_hub_link(text: str) -> HubModel | str | None:
     return _model_at([unquote(part) for part in link.path.split("/") if part])
 
 
-def _model_named(match: re.Match[str]) -> HubModel:
+def _model_named(link_match: re.Match[str]) -> HubModel:
     """Make a HubModel from a regular expression's match of `org/name` or `org/name:choice`."""
-    hub_id, chosen = match[1], match[2]
+    hub_id, chosen = link_match[1], link_match[2]
     if chosen is not None and chosen.lower().endswith(GGUF):
         return HubModel(hub_id, file=chosen)
     return HubModel(hub_id, quantisation=chosen)
@@ -165,7 +165,7 @@ def needed_files(
     """
     everything = {file.name: file for file in files if _is_safe_name(file.name)}
     if model.file is not None and model.file.lower().endswith(GGUF):
-        return _gguf_files(everything, model, model.file, with_heads=not heads)
+        return _gguf_files(everything, model, model.file, include_heads=not heads)
     named_heads = [name for name in everything if _is_head_file(name)] if heads else []
     weights = [name for name in named_heads or everything if _is_weight_file(name)]
     if weights and model.quantisation is None:
@@ -179,7 +179,7 @@ def needed_files(
         raise ChoiceNeededError(model.hub_id, choices)
     if choices or ggufs:
         file = choices[0].file if choices else ggufs[0].names[0]
-        return _gguf_files(everything, model, file, with_heads=not heads)
+        return _gguf_files(everything, model, file, include_heads=not heads)
     if model.quantisation is not None and weights:
         raise DownloadFailed(
             "{hub_id}: it holds no GGUF models to choose from, but .safetensors: leave out "
@@ -258,7 +258,7 @@ def _folder_files(all_files: dict[str, HubFile], weights: list[str]) -> tuple[Hu
 
 
 def _gguf_files(
-    all_files: dict[str, HubFile], model: HubModel, name: str, *, with_heads: bool
+    all_files: dict[str, HubFile], model: HubModel, name: str, *, include_heads: bool
 ) -> tuple[HubFile, ...]:
     """All shards of a GGUF model, then one GGUF of MTP heads from the same folder.
 
@@ -283,7 +283,7 @@ def _gguf_files(
         and heads not in names
         and not _UNREAD_DRAFTS.search(heads)
     ]
-    if with_heads and head_files:
+    if include_heads and head_files:
         names.append(
             max(
                 head_files,

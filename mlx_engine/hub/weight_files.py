@@ -88,9 +88,9 @@ class ShardName(NamedTuple):
     total: int
     ending: str
 
-    def shard_name(self, number: int) -> str:
+    def shard_name(self, shard_number: int) -> str:
         """File name of another shard of the same model, by its number from 1."""
-        return f"{self.stem}-{number:05}-of-{self.total:05}{self.ending}"
+        return f"{self.stem}-{shard_number:05}-of-{self.total:05}{self.ending}"
 
 
 def parse_shard_name(name: str) -> ShardName | None:
@@ -364,10 +364,10 @@ def files_by_tensor(index: bytes) -> Mapping[str, object]:
     return table if isinstance(table, dict) else {}
 
 
-def _header_damage(start: bytes, size: int) -> str | None:
+def _header_damage(start: bytes, file_size: int) -> str | None:
     if len(start) < 8:
         return Words("the file ends in its header: download it again")
     (length,) = struct.unpack("<Q", start[:8])
-    if length > min(size - 8, HEADER_BYTES):
+    if length > min(file_size - 8, HEADER_BYTES):
         return Words("the file does not start as a safetensors file does: download it again")
     return None

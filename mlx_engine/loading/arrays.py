@@ -102,9 +102,9 @@ def _group_by_size(arrays: list[mx.array]) -> Iterator[list[mx.array]]:
         yield part
 
 
-def _evaluate_some_arrays(part: list[mx.array], origin: str) -> None:
+def _evaluate_some_arrays(some_arrays: list[mx.array], origin: str) -> None:
     try:
-        mx.eval(part)
+        mx.eval(some_arrays)
     except (MemoryError, RuntimeError, ValueError) as error:
         if is_out_of_memory(error):
             raise OutOfMemory(

@@ -76,20 +76,20 @@ def _assembled_header(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> Tensor
     return AssembledTensor(first.name, dtype, shape, nbytes, first.file, recipe, sources)
 
 
-def _piece_shape(stored: tuple[int, ...], piece: StoredPiece) -> tuple[int, ...] | None:
+def _piece_shape(stored_shape: tuple[int, ...], piece: StoredPiece) -> tuple[int, ...] | None:
     """Shape of the rows that a recipe's piece takes of a stored tensor; None without such rows."""
     if piece.rows is None:
-        return stored
-    if len(stored) < -piece.axis:
+        return stored_shape
+    if len(stored_shape) < -piece.axis:
         return None
-    rows = stored[piece.axis]
+    rows = stored_shape[piece.axis]
     if isinstance(piece.rows, RowChunk | StridedRows):
         kept, remainder = divmod(rows, piece.rows.of)
         fits = not remainder
     else:
         kept, fits = len(piece.rows), _highest_row_number(piece.rows) < rows
-    trailing = stored[len(stored) + piece.axis + 1 :]
-    return (*stored[: piece.axis], kept, *trailing) if fits else None
+    trailing = stored_shape[len(stored_shape) + piece.axis + 1 :]
+    return (*stored_shape[: piece.axis], kept, *trailing) if fits else None
 
 
 def _highest_row_number(rows: Sequence[int]) -> int:

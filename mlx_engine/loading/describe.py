@@ -48,18 +48,22 @@ _ORDER = (
 
 
 def describe(
-    headers: ModelHeaders, options: LoadOptions, *, has_metal: bool = True, packed: bool = True
+    headers: ModelHeaders,
+    options: LoadOptions,
+    *,
+    has_metal: bool = True,
+    stays_packed: bool = True,
 ) -> ModelDescription:
     """Make a ModelDescription (sizes, quantisation, caches, ...) from a model's tensor headers.
 
-    has_metal: computed on a GPU; without, 16-bit weights and caches take 32 bits. packed: quantised
-    weights stay packed; False counts those of a small model as unpacked, as on a CPU without our
+    has_metal: computed on a GPU; without, 16-bit weights and caches take 32 bits. stays_packed: of
+    quantised weights; False counts those of a small model as unpacked, as on a CPU without our
     kernels.
     """
     files, figures = headers.files, headers.family.compute_sizes()
     weights = weights_by_group(headers, is_wide=not has_metal)
     work, is_unpacked = figures.work, False
-    if not packed and figures.unpacks:
+    if not stays_packed and figures.unpacks:
         packed_weights, weights = weights, unpack_small_model(weights)
         if weights != packed_weights:
             work, is_unpacked = replace(work, group_sums=_group_sums(weights)), True
@@ -164,31 +168,33 @@ def inspect_model(
     heads: Path | None = None,
     hub: HubAccess | None = None,
     *,
-    text: bool = False,
+    reads_text: bool = False,
 ) -> ModelDescription:
     """Make a ModelDescription, with and without Metal, of the model at `path` (None: `built_in`).
 
-    heads, hub: as in `load_model`. text: read tokenizer and template too, to raise their errors.
+    heads, hub: as in `load_model`. reads_text: read tokenizer and template too for their errors.
     Raises EngineError.
     """
     files = locate_model(path, built_in, hub)
-    return _describe_files(files, LoadOptions(heads=heads), locate_heads(heads, hub), text=text)
+    return _describe_files(
+        files, LoadOptions(heads=heads), locate_heads(heads, hub), reads_text=reads_text
+    )
 
 
 def inspect_remote(path: str, built_in: Path, hub: HubAccess | None = None) -> ModelDescription:
     """Describe a model by path or hub id; of a hub model only file headers are downloaded."""
     with locate_headers(path, built_in, hub) as files:
-        return _describe_files(files, LoadOptions(), None, text=False)
+        return _describe_files(files, LoadOptions(), None, reads_text=False)
 
 
 def _describe_files(
-    files: ModelFiles, options: LoadOptions, heads: Path | None, *, text: bool
+    files: ModelFiles, options: LoadOptions, heads: Path | None, *, reads_text: bool
 ) -> ModelDescription:
     headers = read_headers(files, heads)
     with_metal = describe(keep_gguf_blocks(headers, lambda _kind, _shape: True), options)
-    if text:
+    if reads_text:
         read_text_parts(headers).tokenizer.fit_to_vocabulary(with_metal.vocabulary)
-    without = describe(headers, options, has_metal=False, packed=False)
+    without = describe(headers, options, has_metal=False, stays_packed=False)
     return with_metal if with_metal == without else replace(with_metal, without_metal=without)
 
 
@@ -245,10 +251,10 @@ def recommendation_from_gguf(metadata: Mapping[str, object], path: Path) -> Reco
     return _read_options(lambda: given, f"{path.name}: {_GGUF_PREFIX}*")
 
 
-def _read_options(read: Callable[[], Mapping[str, object]], origin: str) -> Recommendation:
+def _read_options(read_fields: Callable[[], Mapping[str, object]], origin: str) -> Recommendation:
     """Read a publisher's sampling options; invalid ones give the defaults and a reason."""
     try:
-        return Recommendation(_sampling_options(read()))
+        return Recommendation(_sampling_options(read_fields()))
     except (BadModelFile, BadOption) as error:
         words = Words(
             "The recommended sampling was ignored: {origin}: {error}",

@@ -96,7 +96,7 @@ def build_drafter(
         arrays.pop(name, None)
     numbers = {name: arrays.pop(name) for name in _NUMBERS if name in arrays}
     layout = columns_for_cpu if half == mx.float32 else unchanged_layout
-    table = WeightTable(arrays, files.origin, layout=layout, computed=half)
+    table = WeightTable(arrays, files.origin, layout=layout, compute_dtype=half)
     if files.kind == "gemma4-assistant":
         layers = target.spec.assistant_layers if isinstance(target, Decoder) else None
         if not isinstance(target, Decoder) or layers is None:
@@ -138,7 +138,7 @@ def open_draft_model(
         if options.draft_misfit == "refuse":
             raise
         misfit = Reason("draft-model-misfit", str(error))
-        return SmallModel(lambda: _raise_unusable(misfit), why_not=misfit)
+        return SmallModel(lambda: _raise_unusable(misfit), misfit_reason=misfit)
 
 
 def _raise_unusable(misfit_reason: Reason) -> Model:

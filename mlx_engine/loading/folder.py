@@ -71,29 +71,31 @@ class ModelFiles:
     vision: tuple[Path, ...] = ()
 
 
-def read_folder(root: Path) -> ModelFiles:
+def read_folder(model_folder: Path) -> ModelFiles:
     """Find a model's files in a folder in Hugging Face or MLX layout, or the only GGUF in it.
 
     Missing shards are noted in ModelFiles.incomplete, since an index may be another model's. Raises
     BadModelFile when only incomplete weights exist, UnsafeModelFile when all weights could run
     code, UnsupportedModel for a LoRA adapter, ModelNotFound without weights.
     """
-    names = _names_in_folder(root)
+    names = _names_in_folder(model_folder)
     own, lost = select_model_weights(names)
     if own and all("adapter" in name for name in own):
-        raise adapter_error(root)
-    listed = _read_index(root, names)
+        raise adapter_error(model_folder)
+    listed = _read_index(model_folder, names)
     if listed.shards and not listed.problem:
         own, lost = listed.shards, None
-    shards = tuple(root / name for name in own)
-    incomplete = listed.problem or (_missing_shard_words(root / lost, own[0]) if lost else "")
+    shards = tuple(model_folder / name for name in own)
+    incomplete = listed.problem or (
+        _missing_shard_words(model_folder / lost, own[0]) if lost else ""
+    )
     if incomplete and not shards:
         raise BadModelFile(incomplete)
-    head_files = tuple(_head_files_beside(root, names, shards))
+    head_files = tuple(_head_files_beside(model_folder, names, shards))
     if not shards:
-        return _without_safetensors(root, names, bool(head_files))
-    config = root / "config.json"
-    return ModelFiles(root, "folder", shards, config, head_files, listed.absent, incomplete)
+        return _without_safetensors(model_folder, names, bool(head_files))
+    config = model_folder / "config.json"
+    return ModelFiles(model_folder, "folder", shards, config, head_files, listed.absent, incomplete)
 
 
 def gguf_file(file: Path) -> ModelFiles:
@@ -153,12 +155,12 @@ def draft_models_near(files: ModelFiles) -> tuple[Path, ...]:
     return tuple(path for path in near if _is_drafter(path))
 
 
-def _drafters_by_name(place: Path, model: str = "") -> list[Path]:
+def _drafters_by_name(model_path: Path, model: str = "") -> list[Path]:
     """Paths in a folder, or in the hub's cache, whose names are those of draft models."""
     names: list[str] = []
     with suppress(ModelNotFound):
-        names = _names_in_folder(place)
-    return [place / name for name in names if is_drafter_of(name.replace("--", "/"), model)]
+        names = _names_in_folder(model_path)
+    return [model_path / name for name in names if is_drafter_of(name.replace("--", "/"), model)]
 
 
 def _is_drafter(folder: Path) -> bool:
@@ -169,15 +171,17 @@ def _is_drafter(folder: Path) -> bool:
         return False
 
 
-def _head_files_beside(root: Path, names: list[str], shards: tuple[Path, ...]) -> Iterator[Path]:
+def _head_files_beside(
+    model_folder: Path, names: list[str], shards: tuple[Path, ...]
+) -> Iterator[Path]:
     """Yield files in a model's folder whose name, folder or tensors indicate MTP heads."""
-    for path in (root / name for name in names if name.endswith(SAFETENSORS)):
+    for path in (model_folder / name for name in names if name.endswith(SAFETENSORS)):
         if path not in shards and (may_be_heads(path.name) or _holds_heads(path)):
             yield path
-    for folder in (root / name for name in names if mentions_heads(name)):
+    for folder in (model_folder / name for name in names if mentions_heads(name)):
         inner = safetensors_in(folder) if folder.is_dir() else ()
         yield from (path for path in inner if path not in shards)
-    yield from (root / name for name in names if shards and may_be_gguf_head(name))
+    yield from (model_folder / name for name in names if shards and may_be_gguf_head(name))
 
 
 def _holds_heads(file: Path) -> bool:
@@ -206,22 +210,22 @@ class _IndexedShards(NamedTuple):
     problem: str = ""
 
 
-def _read_index(root: Path, names: list[str]) -> _IndexedShards:
+def _read_index(model_folder: Path, names: list[str]) -> _IndexedShards:
     """Read a folder's model.safetensors.index.json, else its first other index of weight files."""
     indexes = sorted(name for name in names if name.endswith(INDEX))
     if not indexes:
         return _IndexedShards()
-    index = root / (f"model{INDEX}" if f"model{INDEX}" in indexes else indexes[0])
+    index = model_folder / (f"model{INDEX}" if f"model{INDEX}" in indexes else indexes[0])
     try:
         table = _weight_map(index)
     except BadModelFile as error:
         return _IndexedShards(problem=str(error))
     listed = sorted(set(table.values()))
-    lost = {name for name in listed if not os.access(root / name, os.F_OK)}
+    lost = {name for name in listed if not os.access(model_folder / name, os.F_OK)}
     if not lost:
         return _IndexedShards(tuple(listed))
     absent = {tensor: name for tensor, name in table.items() if name in lost}
-    return _IndexedShards((), absent, _missing_shard_words(root / min(lost), index.name))
+    return _IndexedShards((), absent, _missing_shard_words(model_folder / min(lost), index.name))
 
 
 def _weight_map(index: Path) -> dict[str, str]:
@@ -257,55 +261,56 @@ def _gguf_models(folder: Path) -> list[Path]:
     return [folder / name for name in found or [*islice(filter(parse_shard_name, names), 1)]]
 
 
-def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> ModelFiles:
-    ggufs = _gguf_models(root)
+def _without_safetensors(model_folder: Path, names: list[str], has_heads: bool) -> ModelFiles:
+    ggufs = _gguf_models(model_folder)
     if not ggufs:  # or one folder for each quantisation
-        inner = (root / name for name in names if (root / name).is_dir())
+        inner = (model_folder / name for name in names if (model_folder / name).is_dir())
         ggufs = [file for folder in inner for file in _gguf_models(folder)]
     if len(ggufs) == 1:
         return gguf_file(ggufs[0])
     if ggufs:
         raise ModelNotFound(
             "{root}: holds {count} GGUF files; open one of them: {names}.",
-            root=root,
+            root=model_folder,
             count=len(ggufs),
-            names=", ".join(str(file.relative_to(root)) for file in ggufs[:_MOST_NAMED]),
+            names=", ".join(str(file.relative_to(model_folder)) for file in ggufs[:_MOST_NAMED]),
         )
     unsafe = [name for name in names if name.lower().endswith(UNSAFE)]
     if unsafe:
-        raise unsafe_file_error(root / unsafe[0])
+        raise unsafe_file_error(model_folder / unsafe[0])
     if has_heads or any(map(may_be_gguf_head, names)):
-        raise heads_only_error(root)
-    for place in (root, *(root / name for name in names)):
+        raise heads_only_error(model_folder)
+    for place in (model_folder, *(model_folder / name for name in names)):
         _refuse_other_formats(place)
     raise ModelNotFound(
         "{root}: no model in this folder. It needs config.json and .safetensors files, or a GGUF.",
-        root=root,
+        root=model_folder,
     )
 
 
-def _refuse_other_formats(place: Path) -> None:
+def _refuse_other_formats(model_path: Path) -> None:
     """Raise an error for a path whose ending is a partial download's or another program's."""
-    ending = place.suffix.lower()
+    ending = model_path.suffix.lower()
     if ending in PARTIAL:
         raise BadModelFile(
-            "{place}: the download is not complete. Continue it, or start it again.", place=place
+            "{place}: the download is not complete. Continue it, or start it again.",
+            place=model_path,
         )
     if ending in FOREIGN:
         raise UnsupportedModel(
             "{place}: holds weights in the format of {program}, which this version does not "
             "read. Use a GGUF of the model, or a folder with .safetensors files.",
-            place=place,
+            place=model_path,
             program=FOREIGN[ending],
         )
 
 
-def model_files_at(place: Path) -> ModelFiles:
+def model_files_at(model_path: Path) -> ModelFiles:
     """Find a model's files at a path; a repository of the hub cache means its main branch."""
-    if place.is_dir():
-        is_repository = place.name.startswith("models--")
-        return read_folder((hub_snapshot(place) if is_repository else None) or place)
-    return _single_file_model(place)
+    if model_path.is_dir():
+        is_repository = model_path.name.startswith("models--")
+        return read_folder((hub_snapshot(model_path) if is_repository else None) or model_path)
+    return _single_file_model(model_path)
 
 
 def _single_file_model(file: Path) -> ModelFiles:

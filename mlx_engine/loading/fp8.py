@@ -205,10 +205,10 @@ def _half_dtype(tensors: Mapping[str, TensorInfo]) -> str:
     return "F16" if "F16" in dtypes and "BF16" not in dtypes else "BF16"
 
 
-def _bad_tensor(tensor_info: TensorInfo, why: str) -> BadModelFile:
+def _bad_tensor(tensor_info: TensorInfo, damage_reason: str) -> BadModelFile:
     return BadModelFile(
         "{file}: {name} is stored in fp8, but {why}. Get the file again.",
         file=tensor_info.file,
         name=tensor_info.name,
-        why=why,
+        why=damage_reason,
     )

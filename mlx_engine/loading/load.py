@@ -92,7 +92,7 @@ def load_model(
     headers = _keep_readable_blocks(read_headers(files, locate_heads(options.heads, hub)), kernels)
     metal = computes_on_gpu()
     no_kernels = not metal and kernels.launcher is None
-    description = describe(headers, options, has_metal=metal, packed=not no_kernels)
+    description = describe(headers, options, has_metal=metal, stays_packed=not no_kernels)
     if usable_bytes:
         asked = options.context_length
         description.check_fits(
@@ -114,7 +114,7 @@ def load_model(
         parts.append((weights.head, headers.heads.origin))
     tables = [
         WeightTable(
-            arrays, origin, layout=layout, kernels=kernels, computed=half, row_tables=on_disk
+            arrays, origin, layout=layout, kernels=kernels, compute_dtype=half, row_tables=on_disk
         )
         for arrays, origin in parts
     ]

@@ -84,9 +84,9 @@ def _load_fp8(tensors: Mapping[str, Fp8Tensor], half: mx.Dtype | None) -> dict[s
     }
 
 
-def _assemble_tensor(tensor: AssembledTensor, stored: Mapping[str, mx.array]) -> mx.array:
+def _assemble_tensor(tensor: AssembledTensor, stored_arrays: Mapping[str, mx.array]) -> mx.array:
     recipe = tensor.recipe
-    pieces = [_select_piece_rows(stored[piece.name], piece) for piece in recipe.pieces]
+    pieces = [_select_piece_rows(stored_arrays[piece.name], piece) for piece in recipe.pieces]
     if recipe.form == "joined":
         return mx.concatenate(pieces, axis=-2)
     made = mx.stack(pieces) if recipe.is_stack else pieces[0]

@@ -39,7 +39,7 @@ def describe_wrong_file(start: bytes) -> str | None:
     return next((words for sign, words in _STAND_INS if start.lstrip().startswith(sign)), None)
 
 
-def heads_only_error(place: Path, config: Mapping[str, object] | None = None) -> HeadsOnly:
+def heads_only_error(model_path: Path, config: Mapping[str, object] | None = None) -> HeadsOnly:
     """Make the error for a folder of MTP heads without a model.
 
     config: config.json of the model they were made for.
@@ -55,7 +55,7 @@ def heads_only_error(place: Path, config: Mapping[str, object] | None = None) ->
         )
     return HeadsOnly(
         "{place}: holds drafting heads only. Open {model} and give them as its heads.",
-        place=place,
+        place=model_path,
         model=model,
     )
 
@@ -80,19 +80,19 @@ def drafter_kind(config: Mapping[str, object], tensors: Iterable[str]) -> Drafte
 
 
 def refuse_partial_models(
-    place: Path, config: Mapping[str, object], tensors: Iterable[str]
+    model_path: Path, config: Mapping[str, object], tensors: Iterable[str]
 ) -> None:
     """Raise HeadsOnly for MTP heads alone, UnsupportedModel for draft models and LoRA adapters."""
     names = list(tensors)
     if any(".lora_" in name.lower() for name in names):
-        raise adapter_error(place)
+        raise adapter_error(model_path)
     kind = drafter_kind(config, names)
     if kind is not None:
         raise UnsupportedModel(
             "{place}: a draft model ({kind}), which reads what the model it was made for computes. "
             "Open that model and give this as its draft model.",
-            place=place,
+            place=model_path,
             kind=kind,
         )
     if are_mtp_heads(names) or str(config.get("model_type")).endswith("_mtp"):
-        raise heads_only_error(place, config)
+        raise heads_only_error(model_path, config)

@@ -41,7 +41,7 @@ class DiskTable(RowTable):
     """
 
     def __init__(
-        self, tensors: Mapping[str, TensorInfo], maps: "_FileMaps", name: str, origin: str
+        self, tensors: Mapping[str, TensorInfo], file_maps: "_FileMaps", name: str, origin: str
     ) -> None:
         self._name, self._origin = name, origin
         shards: dict[int, dict[str, TensorInfo]] = {}
@@ -52,7 +52,7 @@ class DiskTable(RowTable):
         self._scale = 1.0
         scale = shards.get(0, {}).pop("weight_scale", None)
         if scale is not None:
-            factor = _as_floats(maps.map_rows(scale, 1), scale.dtype).astype(mx.float32)
+            factor = _as_floats(file_maps.map_rows(scale, 1), scale.dtype).astype(mx.float32)
             self._scale = float(np.array(factor).item())
         self._kinds = {kind: tensor.dtype for kind, tensor in shards.get(0, {}).items()}
         self._width = 0
@@ -62,7 +62,7 @@ class DiskTable(RowTable):
             if "weight" not in parts or parts.keys() != self._kinds.keys() or len(rows) > 1:
                 raise tensor_missing(origin, f"{name}, shard {number}")
         self._shards = [
-            {kind: maps.map_rows(tensor) for kind, tensor in shards[number].items()}
+            {kind: file_maps.map_rows(tensor) for kind, tensor in shards[number].items()}
             for number in sorted(shards)
         ]
         self._starts = [0, *accumulate(len(shard["weight"]) for shard in self._shards)]
@@ -74,9 +74,9 @@ class DiskTable(RowTable):
         if found != (rows, width):
             raise tensor_misshapen(self._origin, self._name, found, (rows, width))
 
-    def gather_rows(self, numbers: Callable[[], NDArray[np.int64]], count: int) -> mx.array:
+    def gather_rows(self, row_numbers: Callable[[], NDArray[np.int64]], count: int) -> mx.array:
         """Read rows of the table by number -> [count, width], floating."""
-        wanted = numbers()
+        wanted = row_numbers()
         order = np.argsort(wanted)
         ordered = wanted[order]
         ends = np.searchsorted(ordered, self._starts)

@@ -173,9 +173,11 @@ def shorten_value(value: object) -> str:
     return ascii(value)[:80]
 
 
-def raise_damaged(path: Path, why: str) -> NoReturn:
-    """Raise BadModelFile for a damaged safetensors file; why: what is wrong."""
-    raise BadModelFile("{path}: damaged, {why}. Download the file again.", path=path, why=why)
+def raise_damaged(path: Path, damage_reason: str) -> NoReturn:
+    """Raise BadModelFile for a damaged safetensors file; damage_reason: what is wrong."""
+    raise BadModelFile(
+        "{path}: damaged, {why}. Download the file again.", path=path, why=damage_reason
+    )
 
 
 def _open_safetensors(file: Path) -> dict[str, mx.array]:
@@ -224,8 +226,8 @@ def _load_float64_file(file: Path) -> dict[str, mx.array]:
     return arrays
 
 
-def _cast_array(loaded: Mapping[str, mx.array], tensor_info: TensorInfo) -> mx.array:
-    array = loaded.get(tensor_info.name)
+def _cast_array(loaded_arrays: Mapping[str, mx.array], tensor_info: TensorInfo) -> mx.array:
+    array = loaded_arrays.get(tensor_info.name)
     if array is None or array.shape != tensor_info.shape:
         raise BadModelFile(
             "{file}: changed while it was being opened. Try again.", file=tensor_info.file

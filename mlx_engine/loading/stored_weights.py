@@ -195,16 +195,16 @@ def _stored_weights_by_name(
     return found
 
 
-def _gguf_weight(tensor: GgufPart, loaded: StoredWeight) -> StoredWeight:
-    """Return the Weight of a GGUF tensor; loaded: that of the arrays that it becomes."""
+def _gguf_weight(tensor: GgufPart, unpacked_weight: StoredWeight) -> StoredWeight:
+    """Return the Weight of a GGUF tensor; unpacked_weight: that of the arrays that it becomes."""
     kind, plan = tensor.stored.type.name, tensor.plan
     if plan.storage == "blocks":
         size = prod(tensor.unpacked_shape)
         words = f"kept as {kind} blocks (our kernel)"
         return StoredWeight(words, size, tensor.nbytes, True, tensor.file_nbytes)
-    forms = {"dense": loaded.storage, "unpacked": f"{kind}, unpacked"}
-    words = forms.get(plan.storage, f"{kind} as {loaded.storage}")
-    return loaded._replace(storage=words, file_nbytes=tensor.file_nbytes)
+    forms = {"dense": unpacked_weight.storage, "unpacked": f"{kind}, unpacked"}
+    words = forms.get(plan.storage, f"{kind} as {unpacked_weight.storage}")
+    return unpacked_weight._replace(storage=words, file_nbytes=tensor.file_nbytes)
 
 
 def _make_stored_weight(

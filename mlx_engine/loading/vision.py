@@ -114,8 +114,8 @@ _WHY = {
 }
 
 
-def _no_vision(code: str) -> VisionPart:
-    return VisionPart(Reason(code, _WHY[code]))
+def _no_vision(reason_code: str) -> VisionPart:
+    return VisionPart(Reason(reason_code, _WHY[reason_code]))
 
 
 def _unusable_vision(error: EngineError) -> VisionPart:
@@ -170,20 +170,20 @@ def open_tower(part: VisionPart, hidden: int, half: mx.Dtype | None) -> LoadedTo
         arrays = load_deferred(part.tensors, half)
         if _KERNEL in arrays:
             arrays[_KERNEL] = _patch_matrix(arrays[_KERNEL], arrays.pop(f"{_KERNEL}.1", None))
-        table = WeightTable(cast_floats(arrays, half), origin, computed=half)
+        table = WeightTable(cast_floats(arrays, half), origin, compute_dtype=half)
         return LoadedTower(Qwen3Tower(spec, table, part.identity), None)
     except EngineError as error:
         return LoadedTower(None, _unusable_vision(error).why_not)
 
 
-def _patch_matrix(kernel: mx.array, second: mx.array | None) -> mx.array:
+def _patch_matrix(kernel: mx.array, second_kernel: mx.array | None) -> mx.array:
     """Add up the kernels of both frames -> [H, 3 * patch^2].
 
     kernel: [H, 3, 2, patch, patch] as in Hugging Face's files, [H, 2, patch, patch, 3] in MLX's, or
-    one frame's [H, 3, patch, patch], beside `second`, in GGUF files.
+    one frame's [H, 3, patch, patch], beside `second_kernel`, in GGUF files.
     """
-    if second is not None and second.shape == kernel.shape:
-        return (kernel + second).reshape(len(kernel), -1)
+    if second_kernel is not None and second_kernel.shape == kernel.shape:
+        return (kernel + second_kernel).reshape(len(kernel), -1)
     if kernel.ndim != 5:
         return kernel
     if kernel.shape[-1] == 3 and kernel.shape[1] != 3:

@@ -41,11 +41,13 @@ class Masks:
 
     is_long: the pass uses the second RoPE table, for prompts longer than the trained context.
     selected: tokens that the last indexer selected for the rows of each sequence, if any.
-    places: RoPE positions int [3, T] of rows among which are a picture's; None without pictures.
+    picture_positions: RoPE positions int [3, T] of rows with a picture's; None without pictures.
     """
 
-    def __init__(self, *, is_long: bool = False, places: NDArray[np.int64] | None = None) -> None:
-        self.is_long, self.places = is_long, places
+    def __init__(
+        self, *, is_long: bool = False, picture_positions: NDArray[np.int64] | None = None
+    ) -> None:
+        self.is_long, self.places = is_long, picture_positions
         self.selected: list[mx.array | None] = []
         self._made: dict[tuple[int, int, int, RowCount | None], Mask] = {}
         self._spans: dict[tuple[KeyExtent, KeyBlocks, RowCount], KeyBlockSpan] = {}
@@ -76,10 +78,12 @@ class Masks:
 
 
 class KernelByCacheBits:
-    """Lookup of the attention kernel by the KV cache's bits (16, 8 or 4), for sizes in `work`."""
+    """The attention kernel by the KV cache's bits (16, 8 or 4), for sizes in `kernel_work`."""
 
-    def __init__(self, kernels: Kernels, work: KernelWork, *, is_latent: bool = False) -> None:
-        self._kernels, self._work, self._of_latents = kernels, work, is_latent
+    def __init__(
+        self, kernels: Kernels, kernel_work: KernelWork, *, is_latent: bool = False
+    ) -> None:
+        self._kernels, self._work, self._of_latents = kernels, kernel_work, is_latent
         self._by_bits: dict[CacheBits, KernelRowCounts | None] = {}
 
     def row_counts(self, bits: CacheBits) -> KernelRowCounts | None:
@@ -229,36 +233,37 @@ class Attention:
         return self._attend_sparse(queries, cache, masks, found).transpose(0, 2, 1, 3)
 
     def _attend_sparse(
-        self, queries: mx.array, cache: AttentionCache, masks: Masks, found: Selection | None
+        self, queries: mx.array, cache: AttentionCache, masks: Masks, selection: Selection | None
     ) -> mx.array:
         """Attend to all tokens in rows that see few, and to selected ones in later rows.
 
-        queries: [1, heads, T, size]; their keys and values are in the cache. found: None where all
+        queries: [1, heads, T, size]; their keys and values are cached. selection: None where all
         rows see few; which rows do may be unknown to the host.
         """
-        if found is None:
+        if selection is None:
             return self._attend(queries, None, cache, masks)
-        sparse = self._attend_selected(queries, cache, found)
-        if cache.length >= found.least:
+        sparse = self._attend_selected(queries, cache, selection)
+        if cache.length >= selection.least:
             return sparse
         dense = self._attend(queries, None, cache, masks)
         is_early = (
-            row_positions(cache.next_row_index(), range(queries.shape[2]))[:, None] < found.least
+            row_positions(cache.next_row_index(), range(queries.shape[2]))[:, None]
+            < selection.least
         )
         return mx.where(is_early, dense, sparse)
 
     def _attend_selected(
-        self, queries: mx.array, cache: AttentionCache, found: Selection
+        self, queries: mx.array, cache: AttentionCache, selection: Selection
     ) -> mx.array:
         """Attend by MLX, each row of queries [1, heads, T, size] to the tokens found for it."""
-        spec, (rows, width) = self._spec, found.tokens.shape
+        spec, (rows, width) = self._spec, selection.tokens.shape
         by_row = queries.transpose(2, 1, 0, 3)
-        seen = (self._stock.consecutive_indices((1, width)) < found.counts)[:, None, None]
+        seen = (self._stock.consecutive_indices((1, width)) < selection.counts)[:, None, None]
         options = AttentionOptions(self._scale, None, self._mlx_sinks, spec.cap)
         a_row = width * spec.kv_heads * (spec.key_dim + spec.value_dim) * queries.dtype.size
         made = []
         for part in score_tiles(slice(0, rows), a_row):
-            keys, values = cache.keys_and_values_of(cache.gather_rows(found.tokens[part]))
+            keys, values = cache.keys_and_values_of(cache.gather_rows(selection.tokens[part]))
             own = options._replace(mask=seen[part])
             made.append(self._stock.attention(by_row[part], keys, values, own))
         return mx.concatenate(made).transpose(2, 1, 0, 3)
@@ -312,11 +317,11 @@ class Attention:
 
 
 def _scale_by_position(
-    queries: mx.array, start: Position, growth: layer_specs.QueryPositionScale
+    queries: mx.array, start: Position, position_scale: layer_specs.QueryPositionScale
 ) -> mx.array:
     """Scale queries [1, heads, T, size] by their position, with factors in float32."""
-    periods = row_positions(start, range(queries.shape[2])) // growth.period
-    factors = 1 + growth.weight * mx.log(1 + periods.astype(mx.float32))
+    periods = row_positions(start, range(queries.shape[2])) // position_scale.period
+    factors = 1 + position_scale.weight * mx.log(1 + periods.astype(mx.float32))
     return queries * factors[:, None].astype(queries.dtype)
 
 

@@ -248,6 +248,8 @@ class DecoderBlock:
             x = x + self._per_layer(x, per_layer_input)
         return x if self._scalar is None else x * self._scalar.astype(x.dtype)
 
-    def _add_to_residual(self, residual: mx.array, made: mx.array, norm: Norm | None) -> mx.array:
-        normed = made if norm is None else norm(made)
+    def _add_to_residual(
+        self, residual: mx.array, layer_output: mx.array, norm: Norm | None
+    ) -> mx.array:
+        normed = layer_output if norm is None else norm(layer_output)
         return residual + (normed if self._scale == 1.0 else normed * self._scale)

@@ -161,9 +161,9 @@ class ConfigFields:
         """Return the fields of an object nested in config.json; None where it is absent."""
         return ConfigFields(self._read_object(name), self.origin) if self.has(name) else None
 
-    def require(self, fixed: Mapping[str, object]) -> None:
+    def require(self, required_values: Mapping[str, object]) -> None:
         """Raise UnsupportedModel if a field of config.json is not the only supported value."""
-        for name, value in fixed.items():
+        for name, value in required_values.items():
             asked = self._read_value(name, value)
             if asked != value:
                 raise UnsupportedModel(
@@ -262,11 +262,11 @@ class ConfigFields:
         return default if value is None else value
 
     def _read_list(
-        self, name: str, kind: type[T] | tuple[type[T], ...], requirement: str
+        self, name: str, element_type: type[T] | tuple[type[T], ...], requirement: str
     ) -> tuple[T, ...]:
         listed = self._read_value(name, [])
         if not isinstance(listed, list) or not all(
-            isinstance(one, kind) and not isinstance(one, bool) for one in listed
+            isinstance(one, element_type) and not isinstance(one, bool) for one in listed
         ):
             raise self.bad_field(name, listed, requirement)
         return tuple(listed)

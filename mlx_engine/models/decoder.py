@@ -160,7 +160,7 @@ class Decoder:
         x, masks = self._embedding(tokens), Masks(is_long=is_long)
         if pictures is not None:
             x = mx.where(pictures.is_picture[:, None], pictures.embeddings.astype(x.dtype), x)
-            masks = Masks(places=pictures.places)
+            masks = Masks(picture_positions=pictures.places)
         own = None
         if self.spec.streams_spec is not None:
             x, own = mx.tile(x, (1, 1, self.spec.streams_spec.count)), tokens
@@ -303,10 +303,10 @@ def _assign_caches(
     return layers
 
 
-def _head_parts(every: Part) -> list[Part]:
+def _head_parts(all_heads: Part) -> list[Part]:
     """Split the weights of all MTP heads into one part for each head."""
-    parts = [every.subpart("layers.0")]
-    while "join.weight" in (further := every.subpart(f"layers.{len(parts)}")):
+    parts = [all_heads.subpart("layers.0")]
+    while "join.weight" in (further := all_heads.subpart(f"layers.{len(parts)}")):
         parts.append(further)
     return parts
 
@@ -336,7 +336,7 @@ class _MtpInput:
 
 
 class DecoderHead:
-    """MTP head number `number` of a decoder, built from its own and the trunk's weights.
+    """MTP head number `head_number` of a decoder, built from its own and the trunk's weights.
 
     norm(embedding) and norm(hidden) are concatenated and projected; a decoder block, a norm and an
     output head follow (DeepSeek-V3, arXiv 2412.19437, section 2.2). Families differ in which hidden
@@ -347,7 +347,7 @@ class DecoderHead:
     def __init__(
         self,
         spec: model_spec.ModelSpec,
-        number: int,
+        head_number: int,
         part: Part,
         embedding: Embedding,
         norm: Norm | Connection,
@@ -357,7 +357,7 @@ class DecoderHead:
         eps = spec.eps
         self.vocabulary = spec.vocabulary
         self._heads, self._stock = spec.heads, part.kernels.stock
-        block = spec.heads.blocks[number]
+        block = spec.heads.blocks[head_number]
         self._join: _MtpInput | StreamsMtpInput
         if block.streams is None:
             self._join = _MtpInput(part, eps, embedding_first=spec.heads.embedding_first)

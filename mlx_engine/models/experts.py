@@ -54,25 +54,27 @@ class ExpertLinear:
         joined = part.take_stacked_matrices(names)
         return [ExpertLinear.from_matrix(one.matrix, part.kernels, one.bias) for one in joined]
 
-    def __call__(self, x: mx.array, chosen: mx.array, *, is_sorted: bool) -> mx.array:
+    def __call__(self, x: mx.array, expert_indices: mx.array, *, is_sorted: bool) -> mx.array:
         """Multiply rows by their experts, uint32 [R, n] -> [R, n, N]; is_sorted: ids ascend."""
-        made = self._product(x, chosen, is_sorted=is_sorted)
-        return made if self.biases is None else made + self.biases[chosen].astype(x.dtype)
+        made = self._product(x, expert_indices, is_sorted=is_sorted)
+        return made if self.biases is None else made + self.biases[expert_indices].astype(x.dtype)
 
-    def _product(self, x: mx.array, chosen: mx.array, *, is_sorted: bool) -> mx.array:
+    def _product(self, x: mx.array, expert_indices: mx.array, *, is_sorted: bool) -> mx.array:
         if self.few_rows is not None and len(x) in self.few_rows.counts:
-            return self.few_rows.expert_product(x, chosen)
+            return self.few_rows.expert_product(x, expert_indices)
         if is_sorted and self.many_rows is not None and self.many_rows.is_enabled:
-            return self.many_rows.expert_product(x, chosen)
+            return self.many_rows.expert_product(x, expert_indices)
         stack, rows = self.matrices, x[..., None, :]
         # which row goes with an expert; MLX sorts along only where it is left to MLX
         its_row = None if is_sorted else self.stock.consecutive_indices(x.shape[:-1])
         product = partial(self.stock.gather_product, is_sorted=is_sorted)
         if self.columns is not None:
-            made = product(rows, self.columns, its_row, chosen)
+            made = product(rows, self.columns, its_row, expert_indices)
         elif stack.scales is None:
             tiles = dequantised_tiles(stack, x.dtype, self.stock)
-            parts = [product(rows, tile.swapaxes(-1, -2), its_row, chosen) for tile in tiles]
+            parts = [
+                product(rows, tile.swapaxes(-1, -2), its_row, expert_indices) for tile in tiles
+            ]
             made = mx.concatenate(parts, axis=-1)
         else:
             made = mx.gather_qmm(
@@ -81,7 +83,7 @@ class ExpertLinear:
                 stack.scales,
                 stack.biases,
                 lhs_indices=its_row,
-                rhs_indices=chosen,
+                rhs_indices=expert_indices,
                 transpose=True,
                 group_size=stack.group_size,
                 bits=stack.bits,
@@ -230,31 +232,31 @@ class ExpertFeedForward:
         """Return the residual plus the output of the mixture of experts for x, [1, T, H]."""
         return residual + self(x)
 
-    def _run_experts(self, rows: mx.array, chosen: mx.array) -> mx.array:
+    def _run_experts(self, rows: mx.array, expert_indices: mx.array) -> mx.array:
         """Rows [R, H] and expert ids [R, n] -> outputs of each expert [R, n, H]."""
-        return self._feed_forward(rows[:, None], chosen, is_sorted=False)
+        return self._feed_forward(rows[:, None], expert_indices, is_sorted=False)
 
-    def _run_sorted_experts(self, rows: mx.array, chosen: mx.array) -> mx.array:
+    def _run_sorted_experts(self, rows: mx.array, expert_indices: mx.array) -> mx.array:
         """Rows [R, H] and expert ids [R, n] -> outputs [R, n, H], computed in order of experts."""
-        flat = chosen.reshape(-1)
+        flat = expert_indices.reshape(-1)
         order = mx.argsort(flat)
-        each = rows[order // chosen.shape[-1]]
+        each = rows[order // expert_indices.shape[-1]]
         outputs = self._feed_forward(each[:, None], flat[order][:, None], is_sorted=True)
-        return outputs[mx.argsort(order)].reshape(*chosen.shape, -1)
+        return outputs[mx.argsort(order)].reshape(*expert_indices.shape, -1)
 
-    def _feed_forward(self, x: mx.array, chosen: mx.array, *, is_sorted: bool) -> mx.array:
-        made = [linear(x, chosen, is_sorted=is_sorted) for linear in self.gate_up]
+    def _feed_forward(self, x: mx.array, expert_indices: mx.array, *, is_sorted: bool) -> mx.array:
+        made = [linear(x, expert_indices, is_sorted=is_sorted) for linear in self.gate_up]
         parts = mx.split(made[0], 2, axis=-1) if self.is_gated and len(made) == 1 else made
-        return self.down(self.join(*parts), chosen, is_sorted=is_sorted)
+        return self.down(self.join(*parts), expert_indices, is_sorted=is_sorted)
 
 
-def _sigmoid_float32(product: mx.array) -> mx.array:
-    return mx.sigmoid(product.astype(mx.float32))
+def _sigmoid_float32(router_logits: mx.array) -> mx.array:
+    return mx.sigmoid(router_logits.astype(mx.float32))
 
 
 def _weigh_outputs(outputs: mx.array, weights: mx.array) -> mx.array:
     return outputs * weights[..., None].astype(outputs.dtype)
 
 
-def _add_gated_shared(made: mx.array, gate: mx.array, shared: mx.array) -> mx.array:
-    return made + mx.sigmoid(gate) * shared
+def _add_gated_shared(layer_output: mx.array, gate: mx.array, shared: mx.array) -> mx.array:
+    return layer_output + mx.sigmoid(gate) * shared

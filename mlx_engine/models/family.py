@@ -101,30 +101,30 @@ class Family(ABC):
         """Compute a model's sizes (caches, MTP heads, experts) from its config.json."""
 
     @abstractmethod
-    def split_tensors(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_tensors(self, tensors: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort the tensors of a model's own files by use: trunk, MTP heads and skipped."""
 
-    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_heads_file(self, tensors: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort the tensors of a separate file of MTP heads; names may lack the heads' prefix."""
         del origin
-        return TensorParts({}, dict(raw), {})
+        return TensorParts({}, dict(tensors), {})
 
     def stays_on_disk(self, name: str) -> bool:
         """Whether a tensor is a part of an embedding table that stays on disk."""
         del name
         return False
 
-    def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
+    def trunk_shapes(self, stored_names: Collection[str]) -> Mapping[str, Shape]:
         """Shapes of the trunk's tensors before quantisation; empty where only mlx-lm knows them.
 
-        present: canonical names in the files, which decide between alternative layouts of a tensor.
+        stored_names: canonical names in the files, which decide between layouts of a tensor.
         """
-        del present
+        del stored_names
         return {}
 
-    def head_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
+    def head_shapes(self, stored_names: Collection[str]) -> Mapping[str, Shape]:
         """Shapes of the MTP heads' tensors before quantisation; empty where no heads are run."""
-        del present
+        del stored_names
         return {}
 
     def trunk_copies(self) -> Mapping[str, str]:
@@ -143,13 +143,13 @@ class Family(ABC):
     def size_group(self, trunk_name: str) -> str:
         """Group that size tables list a trunk tensor under, such as "attention" or "experts"."""
 
-    def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:
+    def canonical_trunk(self, tensors: Mapping[str, mx.array], origin: str) -> CanonicalPart:
         """Convert the trunk's stored weights to the values that the model computes with."""
         del origin
-        return CanonicalPart(dict(raw), 1, ())
+        return CanonicalPart(dict(tensors), 1, ())
 
     def canonical_head(
-        self, raw: Mapping[str, mx.array], origin: str, trunk_shift: int | None
+        self, tensors: Mapping[str, mx.array], origin: str, trunk_shift: int | None
     ) -> CanonicalPart:
         """Convert the MTP heads' stored weights to the values that the model computes with.
 
@@ -159,5 +159,5 @@ class Family(ABC):
         raise NotImplementedError("heads of this family are not run")
 
     @abstractmethod
-    def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
+    def build(self, trunk: WeightTable, head_weights: WeightTable | None) -> Model:
         """Build a model; raises BadModelFile for weights missing, misshapen or left over."""

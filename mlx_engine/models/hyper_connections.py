@@ -70,10 +70,12 @@ class HyperConnection:
         """Mix residual streams [1, T, S * H] to a hidden state [1, T, H]."""
         return self.collapse_streams(streams).mixed
 
-    def add_to_residual(self, streams: mx.array, made: mx.array, gains: mx.array) -> mx.array:
+    def add_to_residual(
+        self, streams: mx.array, layer_output: mx.array, gains: mx.array
+    ) -> mx.array:
         """Add a block's output [1, T, H] to each residual stream by its gain."""
-        split = streams.reshape(*made.shape[:-1], self._count, -1)
-        added = self._inject(split, made[..., None, :], gains[..., None])
+        split = streams.reshape(*layer_output.shape[:-1], self._count, -1)
+        added = self._inject(split, layer_output[..., None, :], gains[..., None])
         return added.reshape(streams.shape)
 
 
@@ -121,10 +123,12 @@ class WholeStreamConnection:
         """Mix residual streams [1, T, S * H] to a normed hidden state [1, T, H]."""
         return self.collapse_streams(streams).mixed
 
-    def add_to_residual(self, streams: mx.array, made: mx.array, gains: mx.array) -> mx.array:
+    def add_to_residual(
+        self, streams: mx.array, layer_output: mx.array, gains: mx.array
+    ) -> mx.array:
         """Add a block's output [1, T, H] to each residual stream by its gain."""
-        split = streams.reshape(*made.shape[:-1], self._spec.count, -1)
-        return self._add(split, made[..., None, :], gains[..., None]).reshape(streams.shape)
+        split = streams.reshape(*layer_output.shape[:-1], self._spec.count, -1)
+        return self._add(split, layer_output[..., None, :], gains[..., None]).reshape(streams.shape)
 
 
 @cache
@@ -141,9 +145,9 @@ def _weighted_sum(*weights_and_streams: mx.array) -> mx.array:
     return sum(products[1:], products[0]).astype(streams[0].dtype)
 
 
-def _add_product(streams: mx.array, made: mx.array, gains: mx.array) -> mx.array:
+def _add_product(streams: mx.array, layer_output: mx.array, gains: mx.array) -> mx.array:
     """Streams plus gains times what was made, in the gains' float32, rounded once."""
-    return (streams + made.astype(mx.float32) * gains).astype(streams.dtype)
+    return (streams + layer_output.astype(mx.float32) * gains).astype(streams.dtype)
 
 
 Connection = HyperConnection | WholeStreamConnection
@@ -231,8 +235,10 @@ def _gate_by_root(values: mx.array, scores: mx.array) -> mx.array:
     return mx.sigmoid(roots) * values
 
 
-def _add_gated_and_silu(streams: mx.array, gated: mx.array, convolved: mx.array) -> mx.array:
-    return streams + gated + silu(convolved)
+def _add_gated_and_silu(
+    streams: mx.array, gated: mx.array, convolution_output: mx.array
+) -> mx.array:
+    return streams + gated + silu(convolution_output)
 
 
 class StreamBlock:

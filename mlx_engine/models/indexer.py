@@ -189,23 +189,23 @@ def _weighted_head_scores(products: mx.array, weights: mx.array) -> mx.array:
     return mx.maximum(products, 0) * weights.astype(mx.float32)
 
 
-def _top_k_indices(scores: mx.array, count: int, stock: StockOperations) -> mx.array:
+def _top_k_indices(scores: mx.array, count: int, stock_mlx: StockOperations) -> mx.array:
     """Indices uint32 [R, count] of the highest float32 scores [R, N], worst first.
 
     Of equal scores the later ones are taken.
     """
-    places = stock.consecutive_indices((1, scores.shape[1]))
+    places = stock_mlx.consecutive_indices((1, scores.shape[1]))
     ranked = mx.sort(
-        stock.compile_elementwise(_sortable_bits)(scores.view(mx.int32), places), axis=1
+        stock_mlx.compile_elementwise(_sortable_bits)(scores.view(mx.int32), places), axis=1
     )
     return ranked[:, -count:].astype(mx.uint32)
 
 
-def _sortable_bits(bits: mx.array, places: mx.array) -> mx.array:
+def _sortable_bits(score_bits: mx.array, key_positions: mx.array) -> mx.array:
     """Integers in the order of float32 scores with these bits, then of places.
 
     The bits are no view in here, whose shape MLX does not infer in a compiled formula.
     """
-    bits = mx.where(bits == _MINUS_ZERO, 0, bits)
-    ordered = mx.bitwise_xor(bits, mx.right_shift(bits, 31) & 0x7FFFFFFF)
-    return mx.left_shift(ordered.astype(mx.int64), 32) | places.astype(mx.int64)
+    score_bits = mx.where(score_bits == _MINUS_ZERO, 0, score_bits)
+    ordered = mx.bitwise_xor(score_bits, mx.right_shift(score_bits, 31) & 0x7FFFFFFF)
+    return mx.left_shift(ordered.astype(mx.int64), 32) | key_positions.astype(mx.int64)

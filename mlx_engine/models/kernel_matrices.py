@@ -141,15 +141,17 @@ class FewRowMatrix:
         return self._run_row_chunks(few_row_gate_up, x)
 
     def _run_row_chunks(
-        self, run: Callable[..., mx.array], x: mx.array, *more: mx.array
+        self, row_kernel: Callable[..., mx.array], x: mx.array, *further_inputs: mx.array
     ) -> mx.array:
         if x.size <= MOST_ROWS * x.shape[-1]:
-            return run(x, self.arrays, self.form, self.launcher, *more)
+            return row_kernel(x, self.arrays, self.form, self.launcher, *further_inputs)
         return _run_row_chunks(
-            lambda x, *more: run(x, self.arrays, self.form, self.launcher, *more), x, *more
+            lambda x, *more: row_kernel(x, self.arrays, self.form, self.launcher, *more),
+            x,
+            *further_inputs,
         )
 
-    def expert_product(self, x: mx.array, chosen: mx.array) -> mx.array:
+    def expert_product(self, x: mx.array, expert_indices: mx.array) -> mx.array:
         """Multiply x [R, K] or [R, n, K] by matrices of experts, uint32 ids [R, n] -> [R, n, N]."""
         width = x.shape[-1]
 
@@ -159,7 +161,9 @@ class FewRowMatrix:
             )
             return pairs.reshape(*experts.shape, -1)
 
-        return _run_row_chunks(expert_products, chosen.view(mx.int32), x.reshape(len(chosen), -1))
+        return _run_row_chunks(
+            expert_products, expert_indices.view(mx.int32), x.reshape(len(expert_indices), -1)
+        )
 
     def project_mtp_input(
         self, embedded: mx.array, hidden: mx.array, norms: MtpInputNorms
@@ -177,8 +181,8 @@ class FewRowMatrix:
         -1 where a logit is not finite.
         """
 
-        def pick_tokens(x: mx.array, *keys: mx.array) -> mx.array:
-            rows = options._replace(keys=keys[0]) if keys else options
+        def pick_tokens(x: mx.array, *row_keys: mx.array) -> mx.array:
+            rows = options._replace(keys=row_keys[0]) if row_keys else options
             return vocabulary_pick(x, self.arrays, self.form, rows, self.launcher)
 
         keys = () if options.keys is None else (options.keys,)
@@ -197,19 +201,19 @@ def weight_format(matrix: Matrix) -> WeightFormat | None:
     return known.get(matrix.mode)
 
 
-def kernel_work(matrix: Matrix, form: WeightFormat) -> KernelWork:
+def kernel_work(matrix: Matrix, stored_format: WeightFormat) -> KernelWork:
     """Describe the product with a matrix for the choice of a kernel: format and unpacked sizes."""
-    return KernelWork(form.name, matrix.weight.shape[-2], matrix.input_size)
+    return KernelWork(stored_format.name, matrix.weight.shape[-2], matrix.input_size)
 
 
-def _run_row_chunks(run: Callable[..., mx.array], *inputs: mx.array) -> mx.array:
+def _run_row_chunks(row_kernel: Callable[..., mx.array], *inputs: mx.array) -> mx.array:
     """Run a matrix kernel over inputs [..., K] in chunks of at most nine rows."""
     *lead, width = inputs[0].shape
     if inputs[0].size <= MOST_ROWS * width:
-        return run(*inputs)
+        return row_kernel(*inputs)
     flat = [part.reshape(-1, part.shape[-1]) for part in inputs]
     starts = range(0, len(flat[0]), MOST_ROWS)
-    parts = [run(*(part[start : start + MOST_ROWS] for part in flat)) for start in starts]
+    parts = [row_kernel(*(part[start : start + MOST_ROWS] for part in flat)) for start in starts]
     made = mx.concatenate(parts)
     return made.reshape(*lead, *made.shape[1:])
 
@@ -245,9 +249,9 @@ class ManyRowMatrix:
         made = many_row_product(rows, (self.blocks,), self.form, self.served.launcher)
         return made.reshape(*x.shape[:-1], -1)
 
-    def expert_product(self, x: mx.array, chosen: mx.array) -> mx.array:
+    def expert_product(self, x: mx.array, expert_indices: mx.array) -> mx.array:
         """Multiply x [R, 1, K] by matrices of experts, ids [R, 1] ascending -> [R, 1, N]."""
         made = many_row_experts(
-            x.squeeze(1), chosen.squeeze(1), (self.blocks,), self.form, self.served.launcher
+            x.squeeze(1), expert_indices.squeeze(1), (self.blocks,), self.form, self.served.launcher
         )
         return made[:, None]

@@ -168,7 +168,9 @@ class Mamba2:
                 outputs = self._stock.compile_elementwise(_apply_silu_gate)(outputs, gate)
         return outputs.astype(x.dtype)
 
-    def _run_sequence(self, cache: LayerCache, channels: mx.array, steps: mx.array) -> mx.array:
+    def _run_sequence(
+        self, cache: LayerCache, channels: mx.array, time_steps: mx.array
+    ) -> mx.array:
         """Run Mamba-2 on one sequence: convolution inputs and raw step sizes [1, T, heads]."""
         assert isinstance(cache, RecurrentCache)
         spec, stock, count = self._spec, self._stock, channels.shape[1]
@@ -180,7 +182,7 @@ class Mamba2:
         ends = [spec.inner_width, spec.inner_width + spec.groups * spec.state]
         inputs, keys, queries = mx.split(activated, ends, axis=-1)
         inputs = inputs.reshape(1, count, spec.heads, spec.head_dim)
-        step = stock.compile_elementwise(_time_step)(steps, self._step_bias, *self._limits)
+        step = stock.compile_elementwise(_time_step)(time_steps, self._step_bias, *self._limits)
         rows = DeltaRows(
             queries=queries.reshape(1, count, spec.groups, spec.state),
             keys=keys.reshape(1, count, spec.groups, spec.state) * TINY,
@@ -235,12 +237,12 @@ class LightningAttention:
         return self._stock.compile_elementwise(apply_wide_gate)(normed, gate)
 
     def _run_sequence(
-        self, masks: Masks, cache: LayerCache, both: mx.array, values: mx.array
+        self, masks: Masks, cache: LayerCache, queries_keys: mx.array, values: mx.array
     ) -> mx.array:
         """Run one sequence: normed queries and keys [1, T, 2 heads, size], values [1, T, N]."""
         assert isinstance(cache, RecurrentCache)
-        spec, stock, count = self._spec, self._stock, both.shape[1]
-        rotated = self._rotate(both.swapaxes(1, 2), cache.start(), is_long=masks.is_long)
+        spec, stock, count = self._spec, self._stock, queries_keys.shape[1]
+        rotated = self._rotate(queries_keys.swapaxes(1, 2), cache.start(), is_long=masks.is_long)
         widen = stock.compile_elementwise(_widen_and_scale)
         queries, keys = mx.split(widen(rotated, self._scales).swapaxes(1, 2), 2, axis=2)
         rows = DeltaRows(
@@ -270,14 +272,14 @@ def _widen_and_scale(x: mx.array, scale: mx.array) -> mx.array:
     return x.astype(mx.float32) * scale
 
 
-def _silu_plus_bias(sums: mx.array, bias: mx.array) -> mx.array:
-    return silu(sums.astype(mx.float32) + bias)
+def _silu_plus_bias(convolution_sums: mx.array, bias: mx.array) -> mx.array:
+    return silu(convolution_sums.astype(mx.float32) + bias)
 
 
-def _time_step(raw: mx.array, bias: mx.array, *limits: mx.array) -> mx.array:
+def _time_step(step_input: mx.array, bias: mx.array, *step_limits: mx.array) -> mx.array:
     """Mamba-2's step size: softplus(raw + bias), clipped to any limits, in float32."""
-    step = mx.logaddexp(raw.astype(mx.float32) + bias, 0.0)
-    return mx.clip(step, *limits) if limits else step
+    step = mx.logaddexp(step_input.astype(mx.float32) + bias, 0.0)
+    return mx.clip(step, *step_limits) if step_limits else step
 
 
 def _cached_ones(shape: tuple[int, ...]) -> mx.array:
@@ -285,16 +287,16 @@ def _cached_ones(shape: tuple[int, ...]) -> mx.array:
     return constant_array(shape, 1.0) if shape[1] <= MOST_ROWS else mx.ones(shape)
 
 
-def _decay(step: mx.array, rate: mx.array) -> mx.array:
-    return mx.exp(rate * step)
+def _decay(time_step: mx.array, rate: mx.array) -> mx.array:
+    return mx.exp(rate * time_step)
 
 
-def _scale_inputs(inputs: mx.array, step: mx.array) -> mx.array:
-    return inputs * (step * (1 / TINY))
+def _scale_inputs(inputs: mx.array, time_step: mx.array) -> mx.array:
+    return inputs * (time_step * (1 / TINY))
 
 
-def _add_skip(outputs: mx.array, inputs: mx.array, skip: mx.array) -> mx.array:
-    return outputs + skip * inputs
+def _add_skip(outputs: mx.array, inputs: mx.array, skip_weights: mx.array) -> mx.array:
+    return outputs + skip_weights * inputs
 
 
 def _apply_silu_gate(outputs: mx.array, gate: mx.array) -> mx.array:

@@ -141,22 +141,22 @@ def infer_packing(
     return StoredPacking(size, bits, mode)
 
 
-def dequantised(matrix: Matrix, dtype: mx.Dtype, stock: StockOperations = MLX) -> mx.array:
+def dequantised(matrix: Matrix, dtype: mx.Dtype, stock_mlx: StockOperations = MLX) -> mx.array:
     """Dequantise a weight matrix to a dense array [N, K] of the given dtype."""
     if matrix.mode == "columns":
         return take_rows(matrix, mx.arange(matrix.output_size)).weight.astype(dtype)
-    return stock.dequantise(matrix.arrays, matrix.group_size, matrix.bits, matrix.mode, dtype)
+    return stock_mlx.dequantise(matrix.arrays, matrix.group_size, matrix.bits, matrix.mode, dtype)
 
 
 def dequantised_tiles(
-    matrix: Matrix, dtype: mx.Dtype, stock: StockOperations = MLX
+    matrix: Matrix, dtype: mx.Dtype, stock_mlx: StockOperations = MLX
 ) -> Iterator[mx.array]:
     """Yield the dequantised values of a matrix, or of each of a stack, in slices of rows."""
     rows, each = matrix.weight.shape[-2], matrix.weight.size // matrix.weight.shape[-2]
     step = max(32, TILE_VALUES // max(1, each * matrix.input_size // matrix.weight.shape[-1]))
     for start in range(0, rows, step):
         tile = matrix._replace(weight=matrix.weight[..., start : start + step, :])
-        yield dequantised(tile, dtype, stock)
+        yield dequantised(tile, dtype, stock_mlx)
 
 
 def take_rows(matrix: Matrix, rows: mx.array) -> Matrix:

@@ -250,27 +250,27 @@ class ModelSpec:
     per_layer: PerLayerInputsSpec | None = None
     assistant_layers: AssistantLayers | None = None
 
-    def tensors(self, present: Collection[str] = ()) -> Shapes:
+    def tensors(self, stored_names: Collection[str] = ()) -> Shapes:
         """Canonical names and shapes of the weights of a model, MTP heads aside.
 
-        present: names in the files, which decide between alternative layouts.
+        stored_names: names in the files, which decide between alternative layouts.
         """
         hidden, vocabulary = self.hidden, self.vocabulary
         made: Shapes = {"embed_tokens.weight": (vocabulary, hidden)}
         made |= self._last_norm(self.streams_spec)
         if self.positions:
             made["embed_positions.weight"] = (self.positions, hidden)
-        if self.tied is False or (self.tied is None and "lm_head.weight" in present):
+        if self.tied is False or (self.tied is None and "lm_head.weight" in stored_names):
             made["lm_head.weight"] = (vocabulary, hidden)
         if self.logit_bias:
             made["lm_head.bias"] = (vocabulary,)
         if self.per_layer is not None:
             made |= self.per_layer.tensors(hidden, len(self.blocks))
         for number, block in enumerate(self.blocks):
-            made |= self._block_tensors(f"layers.{number}.", block, present)
+            made |= self._block_tensors(f"layers.{number}.", block, stored_names)
         return made
 
-    def head_tensors(self, present: Collection[str] = ()) -> Shapes:
+    def head_tensors(self, stored_names: Collection[str] = ()) -> Shapes:
         """Names and shapes of the weights of the MTP heads in the files, at least of the first."""
         made: Shapes = {}
         if self.heads is None:
@@ -278,7 +278,7 @@ class ModelSpec:
         hidden, matrix = self.hidden, (self.vocabulary, self.hidden)
         for number, block in enumerate(self.heads.blocks):
             name = f"layers.{number}."
-            if number and not any(one.startswith(name) for one in present):
+            if number and not any(one.startswith(name) for one in stored_names):
                 break
             made[f"{name}join.weight"] = (hidden, 2 * hidden)
             made[f"{name}enorm.weight"], made[f"{name}hnorm.weight"] = (hidden,), (hidden,)
@@ -289,10 +289,10 @@ class ModelSpec:
             if self.heads.norm == "own":
                 shapes = self._last_norm(block.streams)
                 made |= {f"{name}{norm}": shape for norm, shape in shapes.items()}
-            made |= self._block_tensors(name, block, present)
-            if f"{name}embed_tokens.weight" in present:
+            made |= self._block_tensors(name, block, stored_names)
+            if f"{name}embed_tokens.weight" in stored_names:
                 made[f"{name}embed_tokens.weight"] = matrix
-            if self.heads.output == "own" or f"{name}output.weight" in present:
+            if self.heads.output == "own" or f"{name}output.weight" in stored_names:
                 made[f"{name}output.weight"] = matrix
         return made
 
@@ -307,8 +307,10 @@ class ModelSpec:
             self, blocks=tuple(_drop_full_context_windows(self.context, self.blocks)), heads=heads
         )
 
-    def _block_tensors(self, prefix: str, block: BlockSpec, present: Collection[str]) -> Shapes:
-        has_split_kv_b = f"{prefix}self_attn.embed_q.weight" in present
+    def _block_tensors(
+        self, prefix: str, block: BlockSpec, stored_names: Collection[str]
+    ) -> Shapes:
+        has_split_kv_b = f"{prefix}self_attn.embed_q.weight" in stored_names
         shapes = block.tensors(
             self.hidden, has_split_kv_b=has_split_kv_b, has_norm_bias=self.norm_bias
         )

@@ -74,24 +74,24 @@ class NativeFamily(Family):
         """Recipes that assemble canonical weights from fused or split tensors of the files."""
         return expert_recipes(names)
 
-    def convert_stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
+    def convert_stored(self, tensors: Mapping[str, mx.array]) -> dict[str, mx.array]:
         """Convert stored weights lazily where a recipe cannot.
 
         Convolutions become [C, K, 1], A_log float32.
         """
         import mlx.core as mx
 
-        made = dict(raw)
-        for name, array in raw.items():
+        made = dict(tensors)
+        for name, array in tensors.items():
             if name.endswith(_CONVOLUTIONS) and array.ndim == 3 and array.shape[1] == 1:
                 made[name] = array.swapaxes(1, 2)
             elif name.endswith(".A_log"):
                 made[name] = array.astype(mx.float32)
         return made
 
-    def expected_norm_shift(self, raw: Mapping[str, mx.array]) -> int | None:
+    def expected_norm_shift(self, tensors: Mapping[str, mx.array]) -> int | None:
         """Norm shift that other tensors suggest: 0 for norm weights w, 1 for 1 + w, or None."""
-        del raw
+        del tensors
         return None
 
     def compute_sizes(self) -> ModelSizes:
@@ -110,21 +110,21 @@ class NativeFamily(Family):
             work=spec.work_size,
         )
 
-    def split_tensors(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_tensors(self, tensors: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort the tensors of a model's own files by use: trunk, MTP heads and skipped."""
-        return self._with_recipes(self._names.split_tensors(raw, origin))
+        return self._with_recipes(self._names.split_tensors(tensors, origin))
 
-    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_heads_file(self, tensors: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort the tensors of a separate file of MTP heads."""
-        return self._with_recipes(self._names.split_heads_file(raw, origin))
+        return self._with_recipes(self._names.split_heads_file(tensors, origin))
 
-    def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
+    def trunk_shapes(self, stored_names: Collection[str]) -> Mapping[str, Shape]:
         """Shapes of the trunk's tensors before quantisation."""
-        return self.spec.tensors(present)
+        return self.spec.tensors(stored_names)
 
-    def head_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
+    def head_shapes(self, stored_names: Collection[str]) -> Mapping[str, Shape]:
         """Shapes of the MTP heads' tensors before quantisation, at least of the first head."""
-        return self.spec.head_tensors(present)
+        return self.spec.head_tensors(stored_names)
 
     def trunk_copies(self) -> Mapping[str, str]:
         """Map names of the first MTP head's embedding and output to trunk matrices."""
@@ -145,22 +145,22 @@ class NativeFamily(Family):
         """Group that size tables list a trunk tensor under, such as "attention" or "experts"."""
         return tensor_group(trunk_name)
 
-    def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:
+    def canonical_trunk(self, tensors: Mapping[str, mx.array], origin: str) -> CanonicalPart:
         """Convert the trunk's stored weights to the values that the model computes with."""
-        expected = self.expected_norm_shift(raw) if self.norms == "either" else None
-        return self._canonical_weights(raw, expected, "model", origin)
+        expected = self.expected_norm_shift(tensors) if self.norms == "either" else None
+        return self._canonical_weights(tensors, expected, "model", origin)
 
     def canonical_head(
-        self, raw: Mapping[str, mx.array], origin: str, trunk_shift: int | None
+        self, tensors: Mapping[str, mx.array], origin: str, trunk_shift: int | None
     ) -> CanonicalPart:
         """Convert the MTP heads' stored weights to the values that the model computes with."""
-        return self._canonical_weights(raw, trunk_shift, "heads", origin)
+        return self._canonical_weights(tensors, trunk_shift, "heads", origin)
 
-    def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
+    def build(self, trunk: WeightTable, head_weights: WeightTable | None) -> Model:
         """Build a decoder with its MTP heads from canonical weights."""
         from mlx_engine.models.decoder import build_decoder
 
-        return build_decoder(self.spec, trunk, head)
+        return build_decoder(self.spec, trunk, head_weights)
 
     def _with_recipes(self, parts: TensorParts[T]) -> TensorParts[T]:
         return replace(
@@ -170,11 +170,13 @@ class NativeFamily(Family):
         )
 
     def _canonical_weights(
-        self, raw: Mapping[str, mx.array], expected: int | None, part: str, origin: str
+        self, tensors: Mapping[str, mx.array], expected: int | None, tensor_scope: str, origin: str
     ) -> CanonicalPart:
-        arrays = self.convert_stored(raw)
+        arrays = self.convert_stored(tensors)
         if self.norms == "w":
             return CanonicalPart(arrays, 1, ())
-        shift = norm_shift(arrays, expected, part, origin) if self.norms == "either" else 0
-        reasons = norm_shift_reasons(expected, shift, part) if self.norms == "either" else ()
+        shift = norm_shift(arrays, expected, tensor_scope, origin) if self.norms == "either" else 0
+        reasons = (
+            norm_shift_reasons(expected, shift, tensor_scope) if self.norms == "either" else ()
+        )
         return CanonicalPart(apply_norm_shift(arrays, shift), shift, reasons)

@@ -125,9 +125,9 @@ class NgramSpec:
 
 
 @cache
-def _primes(base: int, first: int, number: int) -> tuple[int, ...]:
-    """Primes from `base` on: `number` of them, after `first` others."""
-    found = (candidate for candidate in count(max(2, base)) if _is_prime(candidate))
+def _primes(lower_bound: int, first: int, number: int) -> tuple[int, ...]:
+    """Primes from `lower_bound` on: `number` of them, after `first` others."""
+    found = (candidate for candidate in count(max(2, lower_bound)) if _is_prime(candidate))
     return tuple(islice(found, first, first + number))
 
 
@@ -138,10 +138,10 @@ def _is_prime(number: int) -> bool:
 
 
 @cache
-def _ngram_hash_factors(vocabulary: int, longest: int, seed: int) -> NDArray[np.int64]:
+def _ngram_hash_factors(vocabulary: int, longest_ngram: int, hash_seed: int) -> NDArray[np.int64]:
     """Odd factors of the tokens of an n-gram; products with token ids fit in 63 bits."""
     bound = max(1, (2**63 - 1) // max(vocabulary, 1) // 2)
-    states = (seed + _GOLDEN * (number + 1) for number in range(longest))
+    states = (hash_seed + _GOLDEN * (number + 1) for number in range(longest_ngram))
     return np.array([2 * (_mix_bits(state & _WORD) % bound) + 1 for state in states])
 
 

@@ -35,13 +35,15 @@ def has_norm_shift(name: str) -> bool:
     return name.endswith("norm.weight") and not name.endswith("linear_attn.norm.weight")
 
 
-def norm_shift(raw: Mapping[str, mx.array], expected: int | None, part: str, origin: str) -> int:
+def norm_shift(
+    tensors: Mapping[str, mx.array], expected: int | None, tensor_scope: str, origin: str
+) -> int:
     """Determine what a file has added to norm weights w: 0 for w, 1 for 1 + w, 2 for 2 + w.
 
     expected: the shift that the layout of other tensors suggests, or None. Raises BadModelFile
     where neither layout nor values decide.
     """
-    shares = _shares_below(raw, origin)
+    shares = _shares_below(tensors, origin)
     shift = _guess_norm_shift(shares)
     if expected is not None and (shift is None or shares[shift] > 1 - _LEAST_SHARE):
         shift = expected
@@ -51,36 +53,38 @@ def norm_shift(raw: Mapping[str, mx.array], expected: int | None, part: str, ori
             "as 1 + w, and nothing else in the file tells. Take the heads from the original "
             "Hugging Face files, or convert model and heads together.",
             origin=origin,
-            part=part,
+            part=tensor_scope,
         )
     return shift
 
 
-def norm_shift_reasons(expected: int | None, shift: int, part: str) -> tuple[Reason, ...]:
+def norm_shift_reasons(expected: int | None, shift: int, tensor_scope: str) -> tuple[Reason, ...]:
     """Notices for norm weights stored with another offset than the files suggest; often none."""
     if shift == expected or (expected is None and shift != 2):
         return ()
-    words = f"The norm weights of the {part} are stored {_STORED_AS[shift]}"
+    words = f"The norm weights of the {tensor_scope} are stored {_STORED_AS[shift]}"
     if expected is not None:
         words += f", although the rest of the files is stored {_STORED_AS[expected]}"
-    return (Reason(f"{part}-norms-corrected", f"{words}: put right while loading."),)
+    return (Reason(f"{tensor_scope}-norms-corrected", f"{words}: put right while loading."),)
 
 
-def apply_norm_shift(raw: Mapping[str, mx.array], shift: int) -> dict[str, mx.array]:
+def apply_norm_shift(tensors: Mapping[str, mx.array], shift: int) -> dict[str, mx.array]:
     """Return weights with norm weights as 1 + w in float32; bfloat16 rounds by up to 0.4 %."""
     import mlx.core as mx
 
     return {
         name: array.astype(mx.float32) + (1 - shift) if has_norm_shift(name) else array
-        for name, array in raw.items()
+        for name, array in tensors.items()
     }
 
 
-def _shares_below(raw: Mapping[str, mx.array], origin: str) -> list[float]:
+def _shares_below(tensors: Mapping[str, mx.array], origin: str) -> list[float]:
     """Shares of all norm weights that are at or below 0, 1 and 2; raises BadModelFile for NaN."""
     import mlx.core as mx
 
-    norms = [a.astype(mx.float32).reshape(-1) for name, a in raw.items() if has_norm_shift(name)]
+    norms = [
+        a.astype(mx.float32).reshape(-1) for name, a in tensors.items() if has_norm_shift(name)
+    ]
     if not norms:
         return []
     values = mx.concatenate(norms)
@@ -93,8 +97,8 @@ def _shares_below(raw: Mapping[str, mx.array], origin: str) -> list[float]:
     return [float((values <= shift).mean()) for shift in range(len(_STORED_AS))]
 
 
-def _guess_norm_shift(shares: Sequence[float]) -> int | None:
-    for shift, share in enumerate(shares):
+def _guess_norm_shift(norm_shares: Sequence[float]) -> int | None:
+    for shift, share in enumerate(norm_shares):
         if share >= _LEAST_SHARE:
             return shift
         if share > _HARDLY_ANY:

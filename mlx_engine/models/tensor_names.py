@@ -124,17 +124,17 @@ class TensorNames:
     heads: HeadNames | None
     spec: ModelSpec
 
-    def split_tensors(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_tensors(self, tensors: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort the tensors of a model's own files by canonical name: trunk, MTP heads, skipped.
 
         Heads that are not run keep their names. Raises BadModelFile for duplicates and for layers
         behind the last one that are no MTP heads.
         """
         parts: TensorParts[T] = TensorParts({}, {}, {})
-        bare_names, layers = {name: strip_prefixes(name) for name in raw}, len(self.spec.blocks)
+        bare_names, layers = {name: strip_prefixes(name) for name in tensors}, len(self.spec.blocks)
         is_behind = self.heads is None or self.heads.behind_trunk
         head_layers = mtp_layer_numbers(bare_names.values()) if is_behind else set()
-        for name, tensor in raw.items():
+        for name, tensor in tensors.items():
             bare = bare_names[name]
             if why_unneeded(name):
                 parts.skipped[name] = tensor
@@ -154,24 +154,24 @@ class TensorNames:
                 _put_tensor(parts.trunk, rename_tensor(bare, self.renames), tensor, origin)
         return parts
 
-    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_heads_file(self, tensors: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort the tensors of a separate file of MTP heads, whatever numbers and prefixes it uses.
 
         If any name has a head prefix, only those are heads; else layers with a `join` matrix, or
         unnumbered names if a join is among them.
         """
         parts: TensorParts[T] = TensorParts({}, {}, {})
-        prefixed = any(strip_prefixes(name).startswith(_HEAD_PREFIXES) for name in raw)
+        prefixed = any(strip_prefixes(name).startswith(_HEAD_PREFIXES) for name in tensors)
         places = {
             name: self._locate(name)
-            for name in raw
+            for name in tensors
             if not prefixed or strip_prefixes(name).startswith(_HEAD_PREFIXES)
         }
         joined = {place.number for place in places.values() if place.name == _JOIN}
         first = min((number for number in joined if number is not None), default=0)
         wanted = range(first, first + self._head_count)
         lonely = None in joined or (prefixed and not joined)
-        for name, tensor in raw.items():
+        for name, tensor in tensors.items():
             place = places.get(name)
             is_wanted = place is not None and (
                 lonely if place.number is None else place.number in wanted
@@ -215,9 +215,9 @@ class TensorNames:
     def _head_count(self) -> int:
         return len(self.spec.heads.blocks) if self.spec.heads is not None else 0
 
-    def _is_bias(self, bare: str) -> bool:
+    def _is_bias(self, bare_name: str) -> bool:
         """Whether a tensor is the output head's bias, which exists even with tied embeddings."""
-        return self.spec.logit_bias and bare == "lm_head.bias"
+        return self.spec.logit_bias and bare_name == "lm_head.bias"
 
     def _is_trunk_copy(self, name: str) -> bool:
         """Whether a tensor of a heads file is a copy of a trunk tensor that the heads share."""
@@ -285,15 +285,15 @@ def mtp_layer_numbers(bare_names: Iterable[str]) -> set[int]:
     return {int(found[1]) for found in map(_HEAD_TENSOR.fullmatch, bare_names) if found}
 
 
-def is_head_tensor(bare: str, layers: int, head_layers: Container[int]) -> bool:
+def is_head_tensor(bare_name: str, layers: int, head_layers: Container[int]) -> bool:
     """Whether a tensor is an MTP head's: under `mtp.`, or in a head layer behind the trunk's."""
-    number = layer_number(bare)
-    return bare.startswith(_HEAD_PREFIXES) or (number >= layers and number in head_layers)
+    number = layer_number(bare_name)
+    return bare_name.startswith(_HEAD_PREFIXES) or (number >= layers and number in head_layers)
 
 
-def layer_number(bare: str) -> int:
+def layer_number(bare_name: str) -> int:
     """Layer number in a tensor name, -1 for none."""
-    found = _LAYER.fullmatch(bare)
+    found = _LAYER.fullmatch(bare_name)
     return -1 if found is None else int(found[1])
 
 
@@ -307,12 +307,12 @@ def strip_prefixes(name: str) -> str:
     return _WRAPPERS.sub(lambda found: "layers." if found[1] else "", name, count=1)
 
 
-def _put_tensor(part: dict[str, T], name: str, tensor: T, origin: str) -> None:
-    if name in part:
+def _put_tensor(tensors: dict[str, T], name: str, tensor: T, origin: str) -> None:
+    if name in tensors:
         raise BadModelFile(
             "{origin}: the tensor {name} is there twice, under two names. Two conversions were "
             "put into one folder: keep one of them.",
             origin=origin,
             name=name,
         )
-    part[name] = tensor
+    tensors[name] = tensor

@@ -55,9 +55,9 @@ class Recipe(NamedTuple):
     form: Form = "stored"
     inputs: int = 0
 
-    def for_last_axis_size(self, length: int) -> "Recipe":
+    def for_last_axis_size(self, axis_size: int) -> "Recipe":
         """Return the recipe that applies to stored pieces whose last axis has this length."""
-        if length != self.inputs:
+        if axis_size != self.inputs:
             return self
         return Recipe(tuple(piece._replace(axis=-2) for piece in self.pieces), self.is_stack)
 
@@ -118,15 +118,15 @@ def fused_rows(parts: Rows, blocks: int = 1) -> dict[str, Sequence[int]]:
 
 
 def fused_recipes(
-    names: Iterable[str], joined: str, parts: Rows, blocks: int = 1
+    names: Iterable[str], fused_name: str, parts: Rows, blocks: int = 1
 ) -> dict[str, Recipe]:
     """Recipes that split a fused matrix of the files into its parts, by tensor name.
 
-    joined: name of the fused matrix within a layer, such as `self_attn.qkv_proj`. parts, blocks: as
+    fused_name: of the fused matrix within a layer, such as `self_attn.qkv_proj`. parts, blocks: as
     for fused_rows, with the parts' canonical names.
     """
     recipes: dict[str, Recipe] = {}
-    found = re.compile(rf"(.+\.){re.escape(joined)}\.(weight|scales|biases|bias)")
+    found = re.compile(rf"(.+\.){re.escape(fused_name)}\.(weight|scales|biases|bias)")
     for match in filter(None, map(found.fullmatch, names)):
         axis = -1 if match[2] == "bias" else -2
         for part, rows in fused_rows(parts, blocks).items():

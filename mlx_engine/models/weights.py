@@ -37,10 +37,10 @@ class RowTable(Protocol):
     def check_shape(self, rows: int, width: int) -> None:
         """Raise BadModelFile if the table has other numbers of rows or of elements in a row."""
 
-    def gather_rows(self, numbers: Callable[[], NDArray[np.int64]], count: int) -> mx.array:
+    def gather_rows(self, row_numbers: Callable[[], NDArray[np.int64]], count: int) -> mx.array:
         """Read rows of the table by number -> [count, width], floating.
 
-        numbers: returns the numbers of the rows; it may wait for the device.
+        row_numbers: returns the numbers of the rows; it may wait for the device.
         """
 
 
@@ -48,7 +48,7 @@ class WeightTable:
     """Named weight arrays of a model's trunk or MTP heads; each must be taken exactly once.
 
     origin: file or folder the arrays come from, for messages. layout: rearranges the matrices that
-    are handed out. kernels: kernels that layers may use. computed: dtype to compute in where stored
+    are handed out. kernels: kernels that layers may use. compute_dtype: used where stored
     weights have no float dtype; None for bfloat16 on a GPU, else float32. row_tables: embedding
     tables that stay on disk. Taking a name twice raises KeyError.
     """
@@ -60,7 +60,7 @@ class WeightTable:
         *,
         layout: Layout = unchanged_layout,
         kernels: Kernels = NO_KERNELS,
-        computed: mx.Dtype | None = None,
+        compute_dtype: mx.Dtype | None = None,
         row_tables: Mapping[str, RowTable] | None = None,
     ) -> None:
         self.kernels = kernels
@@ -69,7 +69,7 @@ class WeightTable:
         self._taken: set[str] = set()
         self.origin = origin
         self._lay_out = layout
-        self.computed = computed or (mx.bfloat16 if computes_on_gpu() else mx.float32)
+        self.computed = compute_dtype or (mx.bfloat16 if computes_on_gpu() else mx.float32)
         self._handed_out: list[mx.array] = []
 
     def __contains__(self, name: str) -> bool:
@@ -237,22 +237,22 @@ class Part:
         return made
 
     def take_stacked_matrices(
-        self, names: Sequence[str], order: Mapping[str, Sequence[int]] | None = None
+        self, names: Sequence[str], row_order: Mapping[str, Sequence[int]] | None = None
     ) -> list[JoinedMatrix]:
-        """Take matrices and biases, neighbours with one format stacked by rows; order: of rows."""
+        """Take matrices and biases, neighbours with one format stacked in row_order."""
         runs = groupby(names, lambda name: (f"{name}.bias" in self, self._format_key(name)))
-        return [self._take_stacked_matrix(list(run), order or {}) for _, run in runs]
+        return [self._take_stacked_matrix(list(run), row_order or {}) for _, run in runs]
 
     def _format_key(self, name: str) -> tuple[object, ...]:
         return self.table.format_key(f"{self.prefix}{name}")
 
     def _take_stacked_matrix(
-        self, names: Sequence[str], order: Mapping[str, Sequence[int]]
+        self, names: Sequence[str], row_order: Mapping[str, Sequence[int]]
     ) -> JoinedMatrix:
         matrices, biases = [], []
         for name in names:
             shape, stored = self.shapes[f"{name}.weight"], f"{self.prefix}{name}"
-            rows = mx.array(list(order[name])) if name in order else None
+            rows = mx.array(list(row_order[name])) if name in row_order else None
             matrix = self.table.take_stored(stored, shape)
             matrices.append(matrix if rows is None else take_rows(matrix, rows))
             if f"{name}.bias" in self:

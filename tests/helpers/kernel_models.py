@@ -80,7 +80,7 @@ def kernel_model(
             _packed(part, bits, group, halves),
             "tiny",
             kernels=kernels,
-            computed=mx.bfloat16 if halves else None,
+            compute_dtype=mx.bfloat16 if halves else None,
         )
         for part in (values.trunk, our_names(values.head))
     )

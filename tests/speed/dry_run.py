@@ -181,8 +181,8 @@ class _Rows(RowTable):
         assert rows > 0
         assert width == self._width
 
-    def gather_rows(self, numbers: Callable[[], NDArray[np.int64]], count: int) -> mx.array:
-        del numbers
+    def gather_rows(self, row_numbers: Callable[[], NDArray[np.int64]], count: int) -> mx.array:
+        del row_numbers
         return mx.zeros((count, self._width), mx.bfloat16)
 
 
@@ -292,7 +292,7 @@ class _DryRun:
                 part,
                 "config.json",
                 kernels=self._kernels,
-                computed=self._computed,
+                compute_dtype=self._computed,
                 row_tables=self._row_tables,
             )
             for part in (trunk, heads)

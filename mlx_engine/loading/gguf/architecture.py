@@ -231,7 +231,7 @@ class Architecture:
             return names[name]
         return f"{names[base]}.{kind}" if base in names else name
 
-    def _split_attention(self, block: int, kind: str) -> tuple[HfTensor, ...]:
+    def _split_attention(self, block: int, tensor_kind: str) -> tuple[HfTensor, ...]:
         heads, kept = self._layer_query_heads(block), self._kv_heads(block)
         values = self._metadata.count("attention.value_length", self._head_dim)
         if kept * values > MOST_ROWS:
@@ -239,7 +239,7 @@ class Architecture:
         sizes = (heads * self._head_dim, kept * self._head_dim, kept * values)
         total, start, places = sum(sizes), 0, []
         for part, size in zip("qkv", sizes, strict=True):
-            place = self._layer_tensor(block, f"attn_{part}.{kind}")
+            place = self._layer_tensor(block, f"attn_{part}.{tensor_kind}")
             order = range(size) if place.rows is None else place.rows
             rows = tuple(start + row for row in order)
             places.append(replace(place, rows=rows, file_rows=total))
@@ -330,10 +330,10 @@ class Architecture:
                 return tensor.shape[-2]
         return 0
 
-    def _positive_count(self, key: str) -> int:
-        value = self._metadata.count(key)
+    def _positive_count(self, metadata_key: str) -> int:
+        value = self._metadata.count(metadata_key)
         if not value:
-            raise self._bad_metadata("0", key)
+            raise self._bad_metadata("0", metadata_key)
         return value
 
     def _any_layer_has(self, tensor_suffix: str) -> bool:
@@ -367,13 +367,13 @@ class Architecture:
             promised = f"{self._main_blocks} blocks where there is no block {missing}"
             raise self._bad_metadata(promised, "block_count")
 
-    def _bad_metadata(self, described_value: str, key: str) -> BadModelFile:
+    def _bad_metadata(self, described_value: str, metadata_key: str) -> BadModelFile:
         return BadModelFile(
             "{path}: {what} ({architecture}.{key}) is not valid. Get the file again.",
             path=self._file.path,
             what=described_value,
             architecture=self._metadata.architecture,
-            key=key,
+            key=metadata_key,
         )
 
 

@@ -118,13 +118,13 @@ def _join_split_gguf(parts: list[GgufHeader]) -> dict[str, GgufTensor]:
     return tensors
 
 
-def _metadata_number(header: GgufHeader, key: str, default: int) -> int:
-    value = header.metadata.get(key, default)
+def _metadata_number(header: GgufHeader, metadata_key: str, default: int) -> int:
+    value = header.metadata.get(metadata_key, default)
     if not isinstance(value, int) or not 0 <= value < 2**31:
         raise BadModelFile(
             "{path}: {key} is {value}, not a count. Download it again.",
             path=header.path,
-            key=key,
+            key=metadata_key,
             value=ascii(value)[:80],
         )
     return value

@@ -235,6 +235,6 @@ class Gemma3nGguf(Gemma3Gguf):
         return f"{self._inner}layers.{block}."
 
 
-def _normal_cdf(deviations: float) -> float:
+def _normal_cdf(standard_deviations: float) -> float:
     """Share (0 to 1) of a normal distribution below mean + deviations * standard deviation."""
-    return (1 + erf(deviations / sqrt(2))) / 2
+    return (1 + erf(standard_deviations / sqrt(2))) / 2

@@ -70,14 +70,16 @@ def block_types() -> dict[int, BlockType]:
     return {42: BlockType("Q2_0", 64, 18), **known}  # newer than some releases of the package
 
 
-def block_type(number: int, tensor: str, file: Path) -> BlockType:
+def block_type(type_number: int, tensor: str, file: Path) -> BlockType:
     """Look up a GGUF element type by number. Raises UnsupportedModel naming file and tensor."""
-    found = block_types().get(number)
+    found = block_types().get(type_number)
     if found is not None:
         return found
-    old = _GIVEN_UP.get(number)
+    old = _GIVEN_UP.get(type_number)
     what = (
-        f"the abandoned type {old}" if old else f"type {number}, which this version does not know"
+        f"the abandoned type {old}"
+        if old
+        else f"type {type_number}, which this version does not know"
     )
     raise UnsupportedModel(
         "{file}: {tensor} is stored as {what}. Take another quantisation of the model.",
@@ -98,10 +100,10 @@ class GgufTensor:
     file: Path
     offset: int
 
-    def rows_as_bytes(self, data: mmap) -> NDArray[np.uint8]:
+    def rows_as_bytes(self, file_map: mmap) -> NDArray[np.uint8]:
         """View a GGUF tensor's bytes in the mapped file, uint8 [rows, bytes of a row]."""
         rows = prod(self.shape[:-1])
-        raw = np.frombuffer(data, np.uint8, self.nbytes, self.offset)
+        raw = np.frombuffer(file_map, np.uint8, self.nbytes, self.offset)
         return raw.reshape(rows, self.nbytes // rows)
 
 
@@ -125,12 +127,12 @@ def map_file(path: Path) -> mmap:
         raise BadModelFile("{path}: the file is empty. Download it again.", path=path) from error
 
 
-def release_pages(data: mmap, tensor: GgufTensor) -> None:
+def release_pages(file_map: mmap, tensor: GgufTensor) -> None:
     """Give a mapped GGUF tensor's memory pages back to the system; they can be read again."""
     start = -(-tensor.offset // PAGESIZE) * PAGESIZE
     whole = (tensor.offset + tensor.nbytes - start) // PAGESIZE * PAGESIZE
     if whole > 0:
-        data.madvise(MADV_DONTNEED, start, whole)
+        file_map.madvise(MADV_DONTNEED, start, whole)
 
 
 def read_gguf_header(path: Path) -> GgufHeader:
@@ -142,10 +144,10 @@ def read_gguf_header(path: Path) -> GgufHeader:
     return parse_gguf_header(path, map_file(path))
 
 
-def parse_gguf_header(path: Path, data: mmap) -> GgufHeader:
+def parse_gguf_header(path: Path, file_map: mmap) -> GgufHeader:
     """Parse the header of a mapped GGUF file; path: for error messages."""
-    cursor = _HeaderCursor(path, data)
-    _check_magic(path, data, cursor)
+    cursor = _HeaderCursor(path, file_map)
+    _check_magic(path, file_map, cursor)
     tensor_count, pair_count = cursor.read_unsigned(8), cursor.read_unsigned(8)
     if pair_count > min(_MOST_ENTRIES, cursor.bytes_left // _SHORTEST_PAIR):
         cursor.raise_damaged(
@@ -157,16 +159,18 @@ def parse_gguf_header(path: Path, data: mmap) -> GgufHeader:
     entries = [_tensor_entry(path, cursor) for _ in range(tensor_count)]
     alignment = _alignment(path, metadata)
     start = -(-cursor.offset // alignment) * alignment
-    return GgufHeader(path, metadata, _tensor_headers(path, entries, start, alignment, len(data)))
+    return GgufHeader(
+        path, metadata, _tensor_headers(path, entries, start, alignment, len(file_map))
+    )
 
 
 class _HeaderCursor:
     """A reading position in a mapped GGUF file. Raises BadModelFile naming file and offset."""
 
-    def __init__(self, path: Path, data: mmap) -> None:
+    def __init__(self, path: Path, file_map: mmap) -> None:
         self._path = path
-        self._data = data
-        self._size = len(data)
+        self._data = file_map
+        self._size = len(file_map)
         self._strings_left, self._text_left = _MOST_STRINGS, _MOST_TEXT
         self.offset = 0
 
@@ -175,13 +179,13 @@ class _HeaderCursor:
         """Number of bytes after the reading position in a GGUF file."""
         return self._size - self.offset
 
-    def raise_damaged(self, why: str) -> NoReturn:
-        """Raise BadModelFile for the bytes at the reading position; why: what is wrong."""
+    def raise_damaged(self, damage_reason: str) -> NoReturn:
+        """Raise BadModelFile for the bytes at the reading position, with the reason."""
         raise BadModelFile(
             "{path}: damaged at byte {offset}, {why}. Download the file again.",
             path=self._path,
             offset=self.offset,
-            why=why,
+            why=damage_reason,
         )
 
     def read_unsigned(self, nbytes: int) -> int:
@@ -254,8 +258,10 @@ class _HeaderCursor:
         self.offset += nbytes
         return start
 
-    def _read_array(self, depth: int, *, is_strict: bool) -> NDArray[np.generic] | Sequence[object]:
-        """Read a GGUF metadata array; numbers as a NumPy view of the file. depth: of nesting."""
+    def _read_array(
+        self, nesting_depth: int, *, is_strict: bool
+    ) -> NDArray[np.generic] | Sequence[object]:
+        """Read a GGUF metadata array; numbers as a NumPy view of the file."""
         kind, count = self.read_unsigned(4), self.read_unsigned(8)
         if kind in _NUMBERS or kind == _FLAG:
             dtype = np.dtype(_NUMBERS.get(kind, "<u1"))
@@ -273,15 +279,15 @@ class _HeaderCursor:
         self._strings_left -= count
         if kind == _TEXT:
             return self._read_strings(count, is_strict=is_strict)
-        if depth == _DEEPEST:
+        if nesting_depth == _DEEPEST:
             self.raise_damaged(f"arrays inside arrays, more than {_DEEPEST} deep")
-        return [self._read_array(depth + 1, is_strict=is_strict) for _ in range(count)]
+        return [self._read_array(nesting_depth + 1, is_strict=is_strict) for _ in range(count)]
 
 
-def _check_magic(path: Path, data: mmap, cursor: _HeaderCursor) -> None:
-    if data[:4] != MAGIC:
-        other = describe_wrong_file(data[:32])
-        if data[8:10] == b'{"':
+def _check_magic(path: Path, file_map: mmap, cursor: _HeaderCursor) -> None:
+    if file_map[:4] != MAGIC:
+        other = describe_wrong_file(file_map[:32])
+        if file_map[8:10] == b'{"':
             other = Words("safetensors by its content: let its name end in .safetensors")
         if other is not None:
             raise BadModelFile(
@@ -346,7 +352,7 @@ def _alignment(path: Path, metadata: Mapping[str, object]) -> int:
 
 
 def _tensor_headers(
-    path: Path, table_entries: list[GgufTensor], start: int, alignment: int, size: int
+    path: Path, table_entries: list[GgufTensor], start: int, alignment: int, file_size: int
 ) -> dict[str, GgufTensor]:
     tensors: dict[str, GgufTensor] = {}
     for entry in table_entries:
@@ -355,12 +361,12 @@ def _tensor_headers(
             raise_damaged(path, Words("the tensor {name} is there twice", name=name))
         if entry.offset % alignment:
             raise_damaged(path, f"{name} begins at {entry.offset}, not a multiple of {alignment}")
-        if end > size:
+        if end > file_size:
             words = Words(
                 "{name} should end at byte {end} of {size}: cut short",
                 name=name,
                 end=end,
-                size=size,
+                size=file_size,
             )
             raise_damaged(path, words)
         tensors[name] = replace(entry, offset=begin)

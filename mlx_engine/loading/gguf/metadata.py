@@ -141,18 +141,18 @@ def rope_base(
 
 
 def rope_scaling(
-    file: GgufFile, metadata: GgufMetadata, rotated: int, run: tuple[Kind, ...]
+    file: GgufFile, metadata: GgufMetadata, rotary_dim: int, supported_kinds: tuple[Kind, ...]
 ) -> dict[str, object] | None:
     """Make config.json's `rope_scaling` from GGUF metadata; None where RoPE is not scaled.
 
     linear, yarn and longrope have transformers' keys; "listed" has `factors`, one for each pair of
-    rotated elements, as files of Llama 3. rotated: rotated elements of a head. run: supported
-    kinds. Raises UnsupportedModel for other kinds, BadModelFile for impossible values.
+    rotated elements, as files of Llama 3. rotary_dim: rotated elements of a head. supported_kinds:
+    of scaling. Raises UnsupportedModel for other kinds, BadModelFile for impossible values.
     """
     kind = _scaling_kind(file, metadata)
     if kind == "none":
         return None
-    if kind not in run:
+    if kind not in supported_kinds:
         raise UnsupportedModel(
             "{path}: extends its context by rope scaling {kind}, which this version does not "
             "support for this architecture. Use the model without it.",
@@ -162,9 +162,9 @@ def rope_scaling(
     if kind == "linear":
         return {"rope_type": kind, "factor": _linear_factor(metadata)}
     if kind == "listed":
-        return {"rope_type": kind, "factors": rope_factors(file, ROPE_FACTORS, rotated // 2)}
+        return {"rope_type": kind, "factors": rope_factors(file, ROPE_FACTORS, rotary_dim // 2)}
     if kind == "longrope":
-        late, early = (rope_factors(file, name, rotated // 2) for name in LONGROPE_FACTORS)
+        late, early = (rope_factors(file, name, rotary_dim // 2) for name in LONGROPE_FACTORS)
         listed: dict[str, object] = {"rope_type": kind, "short_factor": early, "long_factor": late}
         if metadata.has_key(_LONGROPE_ATTENTION_FACTOR):
             listed["attention_factor"] = _positive_number(metadata, _LONGROPE_ATTENTION_FACTOR, 1.0)

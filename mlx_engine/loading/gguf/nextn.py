@@ -144,9 +144,9 @@ class Deepseek2Gguf(Architecture):
         del block
         return self._query_heads
 
-    def _latent_head_size(self, key: str) -> int:
-        """Head size in latent attention: at `<key>_mla` in newer GGUF files, else at `key`."""
-        whole = f"attention.{key}"
+    def _latent_head_size(self, metadata_key: str) -> int:
+        """Head size in latent attention: at `<key>_mla` in newer GGUF files, else at that key."""
+        whole = f"attention.{metadata_key}"
         newer = f"{whole}_mla"
         return self._positive_count(newer if self._metadata.has_key(newer) else whole)
 

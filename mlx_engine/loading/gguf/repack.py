@@ -55,7 +55,7 @@ class _DecodedBlocks(NamedTuple):
 
 def repack(
     rows: NDArray[np.uint8],
-    kind: BlockType,
+    block_type: BlockType,
     plan: BlockPlan,
     check_stop: Callable[[], None] = lambda: None,
 ) -> PackedTensor:
@@ -63,16 +63,16 @@ def repack(
 
     check_stop: called before each tile of rows; may raise to stop. Raises NotFiniteError.
     """
-    inputs = rows.shape[1] // kind.nbytes * kind.elements
+    inputs = rows.shape[1] // block_type.nbytes * block_type.elements
 
     def repack_tile(tile: NDArray[np.uint8]) -> list[mx.array]:
-        return _repack_blocks(tile, kind, plan, inputs // plan.group_size)
+        return _repack_blocks(tile, block_type, plan, inputs // plan.group_size)
 
     made = PackedTensor(*map_row_tiles(rows, inputs, repack_tile, check_stop))
     if made.biases is not None:
         is_sound = mx.isfinite(made.scales).all() & mx.isfinite(made.biases).all()
     else:
-        is_sound = (made.scales < (_E8M0_NAN if kind.name == "MXFP4" else _UE4M3_SIGN)).all()
+        is_sound = (made.scales < (_E8M0_NAN if block_type.name == "MXFP4" else _UE4M3_SIGN)).all()
     if not is_sound.item():
         raise NotFiniteError
     return made
@@ -104,10 +104,10 @@ def map_row_tiles(
 
 
 def _repack_blocks(
-    rows: NDArray[np.uint8], kind: BlockType, plan: BlockPlan, groups: int
+    rows: NDArray[np.uint8], block_type: BlockType, plan: BlockPlan, groups: int
 ) -> list[mx.array]:
-    blocks = mx.array(np.ascontiguousarray(rows)).reshape(len(rows), -1, kind.nbytes)
-    made = _CODES[kind.name](blocks)
+    blocks = mx.array(np.ascontiguousarray(rows)).reshape(len(rows), -1, block_type.nbytes)
+    made = _CODES[block_type.name](blocks)
     codes = made.codes.reshape(*blocks.shape[:2], -1)
     factors = [made.scales] if made.biases is None else [made.scales, made.biases]
     weight = _pack_codes(codes, plan.bits).reshape(len(rows), -1)
@@ -136,15 +136,15 @@ def _centred_codes(codes: mx.array, scales: mx.array, zero_code: int) -> _Decode
     return _DecodedBlocks(codes, scales, scales * -zero_code)
 
 
-def _unpack_nibbles(data: mx.array, run: int = 16) -> mx.array:
+def _unpack_nibbles(packed_bytes: mx.array, rows_per_value: int = 16) -> mx.array:
     """Unpack 4-bit codes: of each run of bytes the low nibbles, then the high ones."""
-    return unpack_planes(data, run, FOURS, 15)
+    return unpack_planes(packed_bytes, rows_per_value, FOURS, 15)
 
 
-def _join_fifth_bits(data: mx.array) -> mx.array:
+def _join_fifth_bits(packed_bytes: mx.array) -> mx.array:
     """Join 32 fifth bits (4 bytes) with the 16 bytes of nibbles that follow to 5-bit codes."""
-    nibbles = _unpack_nibbles(data[..., 4:])
-    return nibbles | (unpack_planes(data[..., :4], 1, BITS, 1).reshape(nibbles.shape) << 4)
+    nibbles = _unpack_nibbles(packed_bytes[..., 4:])
+    return nibbles | (unpack_planes(packed_bytes[..., :4], 1, BITS, 1).reshape(nibbles.shape) << 4)
 
 
 def _q1_0(blocks: mx.array) -> _DecodedBlocks:
@@ -209,11 +209,11 @@ def _tq1_0(blocks: mx.array) -> _DecodedBlocks:
     return _centred_codes(mx.concatenate(runs, axis=-1), read_float16(blocks, 52), 1)
 
 
-def _ternary_digits(data: mx.array, count: int) -> mx.array:
+def _ternary_digits(packed_bytes: mx.array, count: int) -> mx.array:
     """Extract the first `count` base-3 digits of each byte, read as a fraction byte / 256."""
     powers = mx.array([3**place for place in range(count)], mx.uint16)[:, None]
-    fractions = (data[..., None, :].astype(mx.uint16) * powers) & 255
-    return ((fractions * 3) >> 8).astype(mx.uint8).reshape(*data.shape[:-1], -1)
+    fractions = (packed_bytes[..., None, :].astype(mx.uint16) * powers) & 255
+    return ((fractions * 3) >> 8).astype(mx.uint8).reshape(*packed_bytes.shape[:-1], -1)
 
 
 def _iq1_s(blocks: mx.array) -> _DecodedBlocks:
@@ -328,14 +328,16 @@ _CODES: dict[str, Callable[[mx.array], _DecodedBlocks]] = {
 """Decoders of blocks uint8 [rows, blocks, bytes], by the name of an element type."""
 
 
-def _as_uint16(data: mx.array) -> mx.array:
-    return mx.contiguous(data).view(mx.uint16)
+def _as_uint16(packed_bytes: mx.array) -> mx.array:
+    return mx.contiguous(packed_bytes).view(mx.uint16)
 
 
-def _signed_lattice_values(name: _LatticeType, index: mx.array, signs: mx.array) -> mx.array:
+def _signed_lattice_values(name: _LatticeType, index: mx.array, sign_bits: mx.array) -> mx.array:
     """Look up lattice entries of four values, negated where a sign bit is set; int8 [..., 256]."""
     values = _read_lattice(name)[index].reshape(*index.shape[:-1], -1)
-    minus = unpack_planes(signs.reshape(*index.shape[:-1], -1), 1, BITS, 1).reshape(values.shape)
+    minus = unpack_planes(sign_bits.reshape(*index.shape[:-1], -1), 1, BITS, 1).reshape(
+        values.shape
+    )
     return mx.where(minus == 1, -values, values)
 
 

@@ -82,10 +82,10 @@ class Glm4Gguf(Architecture):
         )
 
 
-def _interleaved_row_numbers(heads: int, head: int, rotated: int) -> tuple[int, ...]:
+def _interleaved_row_numbers(heads: int, head_dim: int, rotary_dim: int) -> tuple[int, ...]:
     """Stored row numbers in Hugging Face's order: rotated row 2 j + s is s * rotated / 2 + j."""
-    order = (*swapped_rows(1, 2, rotated // 2), *range(rotated, head))
-    return tuple(first + row for first in range(0, heads * head, head) for row in order)
+    order = (*swapped_rows(1, 2, rotary_dim // 2), *range(rotary_dim, head_dim))
+    return tuple(first + row for first in range(0, heads * head_dim, head_dim) for row in order)
 
 
 class Ernie45Gguf(Architecture):

@@ -89,11 +89,13 @@ def _vision_tensor_name(name: str) -> str:
     return f"{_NAMES[base]}{dot}{kind}" if base in _NAMES else name
 
 
-def _read_number_list(path: Path, metadata: Mapping[str, object], key: str) -> list[float] | None:
-    values = metadata.get(key)
+def _read_number_list(
+    path: Path, metadata: Mapping[str, object], metadata_key: str
+) -> list[float] | None:
+    values = metadata.get(metadata_key)
     if values is None:
         return None
     numbers = np.asarray(values)
     if numbers.shape != (3,) or numbers.dtype.kind != "f":
-        raise BadModelFile("{path}: {key} is not three numbers.", path=path, key=key)
+        raise BadModelFile("{path}: {key} is not three numbers.", path=path, key=metadata_key)
     return [float(number) for number in numbers]

@@ -64,21 +64,25 @@ def load_gguf_arrays(
 
 
 def _load_weight(
-    key: str, part: GgufPart, data: mmap, half: mx.Dtype, check_stop: Callable[[], None]
+    tensor_name: str, part: GgufPart, file_map: mmap, half: mx.Dtype, check_stop: Callable[[], None]
 ) -> dict[str, mx.array]:
     """Load a weight, its scales and biases from a mapped GGUF file. Raises NotFiniteError."""
     if part.plan.storage == "dense":
-        return {key: _load_unquantised(part, data, half)}
-    rows, kind = _select_rows(part.stored.rows_as_bytes(data), part), part.stored.type
+        return {tensor_name: _load_unquantised(part, file_map, half)}
+    rows, kind = _select_rows(part.stored.rows_as_bytes(file_map), part), part.stored.type
     if part.plan.storage == "blocks":
         _check_scales(rows, kind)
-        return {key: mx.array(np.ascontiguousarray(rows)).reshape(part.shape)}
+        return {tensor_name: mx.array(np.ascontiguousarray(rows)).reshape(part.shape)}
     if part.plan.storage == "unpacked":
-        return {key: _dequantise_rows_of_part(rows, part, half, check_stop)}
-    base, lead, factor = key.removesuffix(".weight"), part.unpacked_shape[:-1], _scale_factor(part)
+        return {tensor_name: _dequantise_rows_of_part(rows, part, half, check_stop)}
+    base, lead, factor = (
+        tensor_name.removesuffix(".weight"),
+        part.unpacked_shape[:-1],
+        _scale_factor(part),
+    )
     made = repack(rows, kind, part.plan, check_stop)
     found: dict[str, mx.array] = {}
-    for name, array in zip((key, f"{base}.scales", f"{base}.biases"), made, strict=True):
+    for name, array in zip((tensor_name, f"{base}.scales", f"{base}.biases"), made, strict=True):
         if array is not None:
             shaped = array.reshape(*lead, -1)
             if shaped.dtype == mx.float32 and factor is not None:
@@ -102,23 +106,23 @@ def _dequantise_rows_of_part(
     return array if factor is None else _multiply_by_scale(array, factor)
 
 
-def _float32_values(rows: Bytes, kind: BlockType) -> mx.array:
+def _float32_values(rows: Bytes, block_type: BlockType) -> mx.array:
     """Dequantise rows of GGUF blocks to float32 [rows, values]."""
-    if kind.name in KEPT_SCALES:
-        _check_scales(rows, kind)
+    if block_type.name in KEPT_SCALES:
+        _check_scales(rows, block_type)
         blocks = mx.array(np.ascontiguousarray(rows))
-        return BLOCK_FORMS[kind.name.lower()].dequantise((blocks,))
-    plan = PLANS[kind.name]
-    made = repack(rows, kind, plan)
+        return BLOCK_FORMS[block_type.name.lower()].dequantise((blocks,))
+    plan = PLANS[block_type.name]
+    made = repack(rows, block_type, plan)
     return mx.dequantize(
         *made, group_size=plan.group_size, bits=plan.bits, mode=plan.storage, dtype=mx.float32
     )
 
 
-def _check_scales(rows: NDArray[np.uint8], kind: BlockType) -> None:
+def _check_scales(rows: NDArray[np.uint8], block_type: BlockType) -> None:
     """Raise NotFiniteError unless all float16 scales in rows of GGUF blocks are finite."""
-    blocks = rows.reshape(-1, kind.nbytes)
-    for at in KEPT_SCALES[kind.name]:
+    blocks = rows.reshape(-1, block_type.nbytes)
+    for at in KEPT_SCALES[block_type.name]:
         if not np.isfinite(np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2")).all():
             raise NotFiniteError
 
@@ -140,11 +144,11 @@ def _select_rows(rows: NDArray[Any], part: GgufPart) -> NDArray[Any]:
     return rows
 
 
-def _load_unquantised(part: GgufPart, data: mmap, half: mx.Dtype) -> mx.array:
+def _load_unquantised(part: GgufPart, file_map: mmap, half: mx.Dtype) -> mx.array:
     """Load an unquantised GGUF tensor: float32 as such, others in the dtype `half`."""
     stored, place = part.stored, part.place
     kind = stored.type.name
-    raw = np.frombuffer(data, np.uint8, stored.nbytes, stored.offset).view(_FORMS[kind])
+    raw = np.frombuffer(file_map, np.uint8, stored.nbytes, stored.offset).view(_FORMS[kind])
     inputs = stored.shape[-1] if len(stored.shape) > 1 else 1
     values = _select_rows(raw.reshape(-1, inputs), part)
     is_log = place.change in ("log", "log of negated")

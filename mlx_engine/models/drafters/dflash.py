@@ -69,26 +69,26 @@ class _Convolution:
         """Convolve the layer's output rows [1, T, H]."""
         return self._convolve(x, taps, self._base[1])
 
-    def _convolve(self, x: mx.array, dynamic: mx.array, base: mx.array) -> mx.array:
+    def _convolve(self, x: mx.array, dynamic_taps: mx.array, static_taps: mx.array) -> mx.array:
         rows, group = x.shape[1], self._sizes.group
         padded = mx.pad(x, [(0, 0), (self._sizes.taps - 1, 0), (0, 0)])
         made = mx.zeros_like(x).reshape(1, rows, -1, group)
         for offset in range(self._sizes.taps):
             start = self._sizes.taps - 1 - offset
             shifted = padded[:, start : start + rows].reshape(made.shape)
-            kernel = base[offset].reshape(1, 1, -1, group).astype(x.dtype)
-            made = made + (kernel + dynamic[:, :, offset, :, None]) * shifted
+            kernel = static_taps[offset].reshape(1, 1, -1, group).astype(x.dtype)
+            made = made + (kernel + dynamic_taps[:, :, offset, :, None]) * shifted
         return made.reshape(x.shape)
 
 
 class _Layer:
     """A DFlash decoder layer: a block's rows attend to earlier tokens and to one another."""
 
-    def __init__(self, part: Part, sizes: DFlashConfig, number: int) -> None:
+    def __init__(self, part: Part, sizes: DFlashConfig, layer_number: int) -> None:
         inner, eps = part.subpart("self_attn"), sizes.eps
         assert sizes.attention.rope is not None
         self._sizes = sizes.attention
-        self._window, self._causal = sizes.windows[number], sizes.causal[number]
+        self._window, self._causal = sizes.windows[layer_number], sizes.causal[layer_number]
         self._rotate = RotaryEmbedding(sizes.attention.rope)
         self._norm = Norm.read(part, "input_layernorm", eps)
         self._queries = Linear.read(inner, "q_proj")

@@ -156,8 +156,8 @@ class DFlashConfig:
             choice=_markov_head_sizes(fields) if is_dspark else _selector_sizes(fields, vocabulary),
         )
 
-    def tensors(self, present: Collection[str] = ()) -> layer_specs.Shapes:
-        """Tensor name -> shape for all tensors of a DFlash model; present: names in the file."""
+    def tensors(self, stored_names: Collection[str] = ()) -> layer_specs.Shapes:
+        """Tensor name -> shape for all tensors of a DFlash model; stored_names: in the file."""
         hidden = self.hidden
         block = model_spec.BlockSpec(self.attention, self.feed).tensors(hidden)
         made: layer_specs.Shapes = {
@@ -176,7 +176,7 @@ class DFlashConfig:
             made |= {f"layers.{number}.{name}": shape for name, shape in block.items()}
         if self.rows is not None:
             made["lm_head.weight"] = (self.rows, hidden)
-        if "embed_tokens.weight" in present:
+        if "embed_tokens.weight" in stored_names:
             made["embed_tokens.weight"] = (self.vocabulary, hidden)
         match self.choice:
             case SelectorSizes(rank=rank):

@@ -103,17 +103,19 @@ class Eagle3Config:
         }
 
 
-def _feature_layer_numbers(flat: Mapping[str, object], count: int, origin: str) -> tuple[int, ...]:
+def _feature_layer_numbers(
+    flat_config: Mapping[str, object], count: int, origin: str
+) -> tuple[int, ...]:
     """Numbers of the target's layers whose outputs EAGLE-3 reads, -1 for the embedding.
 
     SpecForge and SGLang number outputs, in `eagle_config`; vLLM, and so the speculators form,
     numbers inputs. Both take the inputs of layers 2, n / 2 and n - 3 where nothing is said.
     """
-    inner = flat.get("eagle_config")
+    inner = flat_config.get("eagle_config")
     nested = ConfigFields(inner, origin).counts(_IDS) if isinstance(inner, Mapping) else ()
     if nested:
         return nested
-    given = ConfigFields(flat, origin).counts(_IDS)
+    given = ConfigFields(flat_config, origin).counts(_IDS)
     return tuple(layer - 1 for layer in given or (2, count // 2, count - 3))
 
 

@@ -142,19 +142,19 @@ class AssistantConfig:
         return made
 
 
-def _assistant_block_spec(fields: ConfigFields, number: int, kind: str) -> BlockSpec:
-    layer = fields_of_layer(fields, number, kind)
+def _assistant_block_spec(fields: ConfigFields, layer_number: int, layer_type: str) -> BlockSpec:
+    layer = fields_of_layer(fields, layer_number, layer_type)
     heads, size = layer.count("num_attention_heads"), layer.count("head_dim")
     attention = AttentionSpec(
         heads=heads,
         kv_heads=heads,
         key_dim=size,
         value_dim=size,
-        rope=layer_type_rope(layer, size, kind),
+        rope=layer_type_rope(layer, size, layer_type),
         qk_norm="head",
-        window=None if kind == FULL else fields.count("sliding_window", 512),
+        window=None if layer_type == FULL else fields.count("sliding_window", 512),
         scale=1.0,
-        kv_layer=number,
+        kv_layer=layer_number,
     )
     feed = FeedForwardSpec(fields.count("intermediate_size"), "gelu_tanh")
     return BlockSpec(attention, feed, norms="both", scaled=True)
@@ -213,7 +213,7 @@ class Gemma4Assistant(FeatureDrafter):
         self.arrays = (*table.taken_arrays, *ordering)
 
     def _check_target(
-        self, sizes: AssistantConfig, ordering: mx.array | None, target: Decoder, origin: str
+        self, sizes: AssistantConfig, token_ordering: mx.array | None, target: Decoder, origin: str
     ) -> None:
         """Raise BadModelFile where the assistant's config and clusters do not fit the target."""
         check_widths(sizes.target_hidden, sizes.spec.vocabulary, target, origin)
@@ -229,7 +229,9 @@ class Gemma4Assistant(FeatureDrafter):
                     origin=origin,
                     heads=attention.heads,
                 )
-        if sizes.centroids and (ordering is None or ordering.shape != (sizes.spec.vocabulary,)):
+        if sizes.centroids and (
+            token_ordering is None or token_ordering.shape != (sizes.spec.vocabulary,)
+        ):
             raise BadModelFile(
                 "{origin}: the tensor masked_embedding.token_ordering [{vocabulary}] is missing "
                 "or of another shape. Get the file again.",
@@ -309,7 +311,7 @@ class Gemma4Assistant(FeatureDrafter):
         return logits[None]
 
 
-def _shared_kv_layer(target: ModelSpec, number: int) -> SharedKvLayer:
-    mixer = target.blocks[number].mixer
+def _shared_kv_layer(target: ModelSpec, layer_number: int) -> SharedKvLayer:
+    mixer = target.blocks[layer_number].mixer
     assert isinstance(mixer, AttentionSpec)
     return SharedKvLayer(mixer.kv_heads, mixer.key_dim, mixer.window or target.context)

@@ -30,11 +30,11 @@ class FeatureModel(ModelWithoutMtp):
     """
 
     def __init__(
-        self, model: Model, forward: WideForward, joint: JointForward | None = None
+        self, model: Model, forward: WideForward, joint_forward: JointForward | None = None
     ) -> None:
         self._model = model
         self._forward = forward
-        self.joint_forward = joint
+        self.joint_forward = joint_forward
         self.vocabulary = model.vocabulary
         self.hidden_size = model.hidden_size
         self.why_no_drafts, self.packed_cache = model.why_no_drafts, model.packed_cache
@@ -126,17 +126,17 @@ class FeatureDrafter(FeatureReader):
 class SmallModel:
     """A model that can draft for the target model, read from its files when it is first used.
 
-    read: returns a whole model with the target's tokens, or a FeatureReader. share: size of its
-    weights over that of the target's. why_not: why it cannot draft for this target.
+    read_model: returns a model with the target's tokens, or a FeatureReader. size_share: its
+    weights over the target's. misfit_reason: why it cannot draft for this target.
     """
 
     def __init__(
         self,
-        read: Callable[[], Model | FeatureReader],
-        share: float = 0.0,
-        why_not: Reason | None = None,
+        read_model: Callable[[], Model | FeatureReader],
+        size_share: float = 0.0,
+        misfit_reason: Reason | None = None,
     ) -> None:
-        self._read, self.share, self.why_not = read, share, why_not
+        self._read, self.share, self.why_not = read_model, size_share, misfit_reason
 
     @cached_property
     def loaded_model(self) -> Model | FeatureReader:
@@ -158,12 +158,12 @@ class DraftTarget:
     embed: Callable[[mx.array], mx.array]
     with_features: Callable[[Sequence[int]], FeatureModel]
 
-    def with_layer_outputs(self, after: Sequence[int], origin: str) -> FeatureModel:
+    def with_layer_outputs(self, after_layers: Sequence[int], origin: str) -> FeatureModel:
         """Wrap the target as a FeatureModel whose features are the residuals after these layers.
 
         Raises BadModelFile for layers that the target does not have.
         """
-        beyond = [layer for layer in after if not -1 <= layer < self.layers]
+        beyond = [layer for layer in after_layers if not -1 <= layer < self.layers]
         if beyond:
             raise BadModelFile(
                 "{origin}: this draft model reads layer {beyond} of its target, which has "
@@ -172,15 +172,15 @@ class DraftTarget:
                 beyond=beyond[0],
                 layers=self.layers,
             )
-        return self.with_features(after)
+        return self.with_features(after_layers)
 
 
 def make_draft_target(model: Model, origin: str) -> DraftTarget:
     """Make the DraftTarget of a model; raises UnsupportedModel for one in mlx-lm's own classes."""
     if isinstance(model, Decoder):
 
-        def with_tapped_states(after: Sequence[int]) -> FeatureModel:
-            forward = partial(model.forward_with_residuals, residual_layers=after)
+        def with_tapped_states(after_layers: Sequence[int]) -> FeatureModel:
+            forward = partial(model.forward_with_residuals, residual_layers=after_layers)
             return FeatureModel(model, forward, None if model.joint_forward is None else forward)
 
         return DraftTarget(model, model.layers, model.embed, with_tapped_states)
@@ -239,7 +239,7 @@ class DraftVocabulary:
 
 
 def check_widths(
-    hidden: int, vocabulary: int, model: Model, origin: str, **further: tuple[int, int]
+    hidden: int, vocabulary: int, model: Model, origin: str, **further_pairs: tuple[int, int]
 ) -> None:
     """Raise BadModelFile where a width in a draft model's config is not that of its target.
 
@@ -248,7 +248,7 @@ def check_widths(
     pairs = {
         "hidden states are": (hidden, model.hidden_size),
         "vocabulary is": (vocabulary, model.vocabulary),
-        **further,
+        **further_pairs,
     }
     for what, (wanted, there) in pairs.items():
         if wanted != there:

@@ -199,11 +199,11 @@ class HyV3(Glm4Moe):
 
 def with_mtp_head(
     fields: ConfigFields,
-    mixer: AttentionSpec | LatentAttentionSpec,
+    head_mixer: AttentionSpec | LatentAttentionSpec,
     feeds: Sequence[FeedForwardSpec | ExpertsSpec],
 ) -> ModelSpec:
     """Build a ModelSpec whose last feed-forward belongs to the MTP head behind the trunk."""
-    *blocks, head = (BlockSpec(mixer, feed) for feed in feeds)
+    *blocks, head = (BlockSpec(head_mixer, feed) for feed in feeds)
     heads = MtpHeadsSpec((head,), embedding="either", output="either")
     return replace(plain_model(fields, blocks), heads=heads)
 

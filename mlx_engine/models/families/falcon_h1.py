@@ -103,27 +103,29 @@ class FalconH1(NativeFamily):
             logit_scale=factors.logits / factors.embedding if tied else 1.0,
         )
 
-    def convert_stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
+    def convert_stored(self, tensors: Mapping[str, mx.array]) -> dict[str, mx.array]:
         """Return the trunk's tensors with Falcon-H1's muP factors folded into matrices and biases.
 
         Raises UnsupportedModel for quantised matrices without scales.
         """
         factors, made = (
             MupFactors.read(ConfigFields(self.config, self.origin)),
-            super().convert_stored(raw),
+            super().convert_stored(tensors),
         )
         of_matrices, of_biases = self._matrix_mup_factors(factors), self._bias_mup_factors(factors)
-        is_bare = not self._has_mup_factors(raw, of_matrices)
+        is_bare = not self._has_mup_factors(tensors, of_matrices)
         for name, array in made.items():
             base, _, kind = name.rpartition(".")
             part = ".".join(base.split(".")[-2:])
             if kind == "bias" and part in of_biases:
                 made[name] = _multiply(array, of_biases[part])
             elif is_bare and part in of_matrices and kind in _SCALED:
-                made[name] = self._scaled_matrix(name, array, of_matrices[part], raw)
+                made[name] = self._scaled_matrix(name, array, of_matrices[part], tensors)
         return made
 
-    def _has_mup_factors(self, raw: Mapping[str, mx.array], factors: Mapping[str, Factor]) -> bool:
+    def _has_mup_factors(
+        self, tensors: Mapping[str, mx.array], factors: Mapping[str, Factor]
+    ) -> bool:
         """Whether the files' matrices include their muP factors, as mlx-lm's converter leaves them.
 
         That converter also transposes the convolutions; others transpose them without scaling.
@@ -135,10 +137,10 @@ class FalconH1(NativeFamily):
         from mlx_engine.models.layers import Embedding
         from mlx_engine.models.weights import WeightTable
 
-        convolutions = [array for name, array in raw.items() if name.endswith(_CONVOLUTION)]
+        convolutions = [array for name, array in tensors.items() if name.endswith(_CONVOLUTION)]
         if any(array.ndim == 3 and 1 == array.shape[1] < array.shape[2] for array in convolutions):
             return False
-        shapes, table = self.spec.tensors(raw), WeightTable(raw, self.origin)
+        shapes, table = self.spec.tensors(tensors), WeightTable(tensors, self.origin)
         named = {f"layers.0.{part}" if "." in part else part: f for part, f in factors.items()}
         means = {
             name: sum(factor) / len(factor) if isinstance(factor, tuple) else factor
@@ -156,13 +158,13 @@ class FalconH1(NativeFamily):
         return linear_regression(list(map(math.log, means.values())), sizes).slope > _LEAST_SLOPE
 
     def _scaled_matrix(
-        self, name: str, array: mx.array, factor: Factor, raw: Mapping[str, mx.array]
+        self, name: str, array: mx.array, factor: Factor, tensors: Mapping[str, mx.array]
     ) -> mx.array:
         """Multiply a matrix by its muP factor; of a quantised one only scales and biases."""
         import mlx.core as mx
 
         base, _, kind = name.rpartition(".")
-        if kind == "weight" and f"{base}.scales" in raw:
+        if kind == "weight" and f"{base}.scales" in tensors:
             return array
         if not mx.issubdtype(array.dtype, mx.floating) and factor != 1.0:
             raise UnsupportedModel(

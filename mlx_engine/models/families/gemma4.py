@@ -84,11 +84,11 @@ class Gemma4(NativeFamily):
             assistant_layers=_assistant_layers(windows, sources),
         )
 
-    def split_tensors(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_tensors(self, tensors: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort tensors; keys and values of layers that read an earlier layer's are skipped."""
-        unread = {name for name in raw if self._is_unused_tensor(name)}
-        parts = super().split_tensors({n: raw[n] for n in raw if n not in unread}, origin)
-        return replace(parts, skipped=parts.skipped | {name: raw[name] for name in unread})
+        unread = {name for name in tensors if self._is_unused_tensor(name)}
+        parts = super().split_tensors({n: tensors[n] for n in tensors if n not in unread}, origin)
+        return replace(parts, skipped=parts.skipped | {name: tensors[name] for name in unread})
 
     def _is_unused_tensor(self, name: str) -> bool:
         bare, blocks = strip_prefixes(name), self.spec.blocks
@@ -140,7 +140,7 @@ def _attention_spec(
     )
 
 
-def fields_of_layer(fields: ConfigFields, number: int, kind: str) -> ConfigFields:
+def fields_of_layer(fields: ConfigFields, number: int, layer_type: str) -> ConfigFields:
     """Config fields of Gemma 4 with the head size and number of key heads of one layer filled in.
 
     transformers 5.23 writes them per layer; older configs have one value for all full layers.
@@ -152,7 +152,7 @@ def fields_of_layer(fields: ConfigFields, number: int, kind: str) -> ConfigField
         layer = next(filter(None, map(per_layer.section, keys)), None)
         own = {n: layer.count(n) for n in sizes if layer is not None and layer.has(n)}
         return fields.with_values(**own)
-    if kind != FULL:
+    if layer_type != FULL:
         return fields
     own = {"head_dim": fields.count("global_head_dim", _global_head_size(fields))}
     if fields.flag("attention_k_eq_v", default=False) and fields.has("num_global_key_value_heads"):
@@ -165,17 +165,17 @@ def _global_head_size(fields: ConfigFields) -> int:
     return fields.count("head_dim") if "global_head_dim" in fields else 512
 
 
-def layer_type_rope(fields: ConfigFields, head: int, kind: str) -> RopeSpec:
-    """Read the RoPE spec of Gemma 4's full or sliding layers; head: elements of a head."""
+def layer_type_rope(fields: ConfigFields, head_dim: int, layer_type: str) -> RopeSpec:
+    """Read the RoPE spec of Gemma 4's full or sliding layers; head_dim: elements of a head."""
     key = "rope_parameters"
     if not fields.has(key):
         fields = fields.with_values(**{key: _ROTATIONS})
     given = fields.section(key)
-    if given is None or given.section(kind) is None:
+    if given is None or given.section(layer_type) is None:
         wanted = Words("an object for each kind of layer")
-        raise fields.bad_field(key, f"{kind}: null", wanted)
+        raise fields.bad_field(key, f"{layer_type}: null", wanted)
     outer = ("rope_theta", "rope_scaling", "partial_rotary_factor")
-    return rope_spec(fields.with_values(**dict.fromkeys(outer)), head, kind=kind)
+    return rope_spec(fields.with_values(**dict.fromkeys(outer)), head_dim, kind=layer_type)
 
 
 def _feed_forward_spec(fields: ConfigFields, *, is_shared: bool) -> FeedForwardSpec:

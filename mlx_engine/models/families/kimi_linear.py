@@ -57,9 +57,9 @@ class KimiLinear(NativeFamily):
         blocks = [BlockSpec(latent if is_full else delta, feed) for is_full, feed in kinds]
         return plain_model(fields, blocks)
 
-    def convert_stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
+    def convert_stored(self, tensors: Mapping[str, mx.array]) -> dict[str, mx.array]:
         """Return the tensors with rates and biases of decays flattened."""
-        made = super().convert_stored(raw)
+        made = super().convert_stored(tensors)
         names = (name for name in made if name.endswith((".A_log", ".dt_bias")))
         return made | {name: made[name].reshape(-1) for name in names}
 

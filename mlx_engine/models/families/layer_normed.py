@@ -184,7 +184,7 @@ class GptBigCode(_FusedQkvFamily):
         is_scaled = fields.flag("scale_attn_weights", default=True)
         by_layer = fields.flag("scale_attn_by_inverse_layer_idx", default=False)
         feed = _ungated_feed_forward(
-            fields, "gelu_pytorch_tanh", has_bias=True, key="activation_function"
+            fields, "gelu_pytorch_tanh", has_bias=True, field_name="activation_function"
         )
         blocks = []
         for layer in range(fields.layers()):
@@ -210,13 +210,13 @@ class Gpt2(GptBigCode):
         "mlp.c_proj": "mlp.down_stored",
     }
 
-    def split_tensors(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_tensors(self, tensors: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort GPT-2's tensors into trunk, MTP heads and skipped, and mark transposed matrices.
 
         MLX conversions (names with `model.`) are not transposed.
         """
-        parts = super().split_tensors(raw, origin)
-        if any(name.startswith("model.") for name in raw):
+        parts = super().split_tensors(tensors, origin)
+        if any(name.startswith("model.") for name in tensors):
             return parts
         made = parts.trunk_recipes.items()
         return replace(
@@ -248,9 +248,9 @@ def _head_number(piece: StoredPiece) -> int:
 
 
 def _ungated_feed_forward(
-    fields: ConfigFields, default: str, *, has_bias: bool, key: str = "hidden_act"
+    fields: ConfigFields, default: str, *, has_bias: bool, field_name: str = "hidden_act"
 ) -> FeedForwardSpec:
-    act = read_activation(fields, default, key)
+    act = read_activation(fields, default, field_name)
     return FeedForwardSpec(fields.count("intermediate_size"), act, bias=has_bias, gated=False)
 
 

@@ -154,18 +154,18 @@ def _shared_expert(fields: ConfigFields) -> FeedForwardSpec | None:
 
 
 def _with_clipping_limits(
-    fields: ConfigFields, layer: int, feed: FeedForwardSpec | ExpertsSpec
+    fields: ConfigFields, layer: int, feed_forward: FeedForwardSpec | ExpertsSpec
 ) -> FeedForwardSpec | ExpertsSpec:
     """Give experts the layer's limits of SwiGLU, and the shared expert as Ling names its size."""
-    if not isinstance(feed, ExpertsSpec):
-        return feed
+    if not isinstance(feed_forward, ExpertsSpec):
+        return feed_forward
     own, shared_limit = (
         next(iter(fields.numbers(name)[layer : layer + 1]), 0.0) for name in _LIMITS
     )
     shared = _shared_expert(fields)
     if shared is not None:
         shared = replace(shared, limit=shared_limit)
-    return replace(feed, feed=replace(feed.feed, limit=own), shared=shared)
+    return replace(feed_forward, feed=replace(feed_forward.feed, limit=own), shared=shared)
 
 
 def _kimi_delta_spec(fields: ConfigFields, layer: int) -> KimiDeltaSpec:

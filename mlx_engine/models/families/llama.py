@@ -224,31 +224,31 @@ _ACTIVATIONS: dict[str, Activation] = {
 
 
 def read_activation(
-    fields: ConfigFields, default: str = "silu", key: str = "hidden_act"
+    fields: ConfigFields, default: str = "silu", field_name: str = "hidden_act"
 ) -> Activation:
     """Read a feed-forward's activation from a config; UnsupportedModel for an unknown one."""
-    name = fields.string(key, default)
+    name = fields.string(field_name, default)
     if name not in _ACTIVATIONS:
         raise UnsupportedModel(
             "{origin}: asks for {key} {name}, which this version does not run. Take another model.",
             origin=fields.origin,
-            key=key,
+            key=field_name,
             name=ascii(name)[:40],
         )
     return _ACTIVATIONS[name]
 
 
 def plain_feed_forward(
-    fields: ConfigFields, inner: int | None = None, *, has_bias: bool = False
+    fields: ConfigFields, inner_size: int | None = None, *, has_bias: bool = False
 ) -> FeedForwardSpec:
-    """Read a gated feed-forward spec; inner: its width, by default `intermediate_size`."""
-    width = fields.count("intermediate_size") if inner is None else inner
+    """Read a gated feed-forward spec; inner_size: its width, by default `intermediate_size`."""
+    width = fields.count("intermediate_size") if inner_size is None else inner_size
     return FeedForwardSpec(width, read_activation(fields), bias=has_bias)
 
 
-def local_rope(fields: ConfigFields, head: int, base: float) -> RopeSpec:
+def local_rope(fields: ConfigFields, head_dim: int, rope_base: float) -> RopeSpec:
     """RoPE spec of sliding-window layers, scaled only if `rope_parameters` lists them."""
-    return rope_spec(fields, head, kind="sliding_attention", base=base)
+    return rope_spec(fields, head_dim, kind="sliding_attention", base=rope_base)
 
 
 def head_size(fields: ConfigFields) -> int:

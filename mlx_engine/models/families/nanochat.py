@@ -74,15 +74,15 @@ class NanoChat(NativeFamily):
                     made[name.replace(stored, ours)] = Recipe((piece,))
         return made
 
-    def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
+    def trunk_shapes(self, stored_names: Collection[str]) -> Mapping[str, Shape]:
         """Tensor name -> shape for nanochat's trunk, without norm weights, which no file has."""
-        shapes = super().trunk_shapes(present).items()
+        shapes = super().trunk_shapes(stored_names).items()
         return {name: shape for name, shape in shapes if not name.endswith(_WEIGHTS)}
 
-    def convert_stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
+    def convert_stored(self, tensors: Mapping[str, mx.array]) -> dict[str, mx.array]:
         """Return the trunk's tensors with norm weights of one, which nanochat's files lack."""
         import mlx.core as mx
 
         shapes = self.spec.tensors().items()
         norms = {name: mx.ones(shape) for name, shape in shapes if name.endswith(_WEIGHTS)}
-        return super().convert_stored(raw) | norms
+        return super().convert_stored(tensors) | norms

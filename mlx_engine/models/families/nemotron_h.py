@@ -86,23 +86,24 @@ class NemotronH(NativeFamily):
         tied = None if fields.ties_embeddings() else False
         return replace(model, tied=tied, heads=heads)
 
-    def split_tensors(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_tensors(self, tensors: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort tensors by use; the two layers of the MTP head become one block."""
-        return super().split_tensors(_join_mtp_layers(raw), origin)
+        return super().split_tensors(_join_mtp_layers(tensors), origin)
 
-    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_heads_file(self, tensors: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort the tensors of a separate file of MTP heads, whose two layers become one block."""
-        if not any(_HEAD_LAYER.fullmatch(name) for name in raw):
-            raw = {
-                f"mtp.{n}" if n.startswith("layers.") else n: tensor for n, tensor in raw.items()
+        if not any(_HEAD_LAYER.fullmatch(name) for name in tensors):
+            tensors = {
+                f"mtp.{n}" if n.startswith("layers.") else n: tensor
+                for n, tensor in tensors.items()
             }
-        return super().split_heads_file(_join_mtp_layers(raw), origin)
+        return super().split_heads_file(_join_mtp_layers(tensors), origin)
 
 
-def _join_mtp_layers(raw: Mapping[str, T]) -> dict[str, T]:
+def _join_mtp_layers(tensors: Mapping[str, T]) -> dict[str, T]:
     """Rename the tensors of an MTP head's second layer, of experts, to those of its first."""
     made = dict[str, T]()
-    for name, tensor in raw.items():
+    for name, tensor in tensors.items():
         layer = _HEAD_LAYER.fullmatch(name)
         within = "" if layer is None else layer[3]
         if layer is not None and int(layer[2]) % 2:
@@ -111,9 +112,9 @@ def _join_mtp_layers(raw: Mapping[str, T]) -> dict[str, T]:
     return made
 
 
-def _layer_kinds(fields: ConfigFields, pattern: str, *lists: str) -> tuple[Kind, ...]:
+def _layer_kinds(fields: ConfigFields, pattern: str, *list_names: str) -> tuple[Kind, ...]:
     """Read kinds of layers from a pattern such as "M-M*" or from a list; empty where absent."""
-    named = next((name for name in lists if fields.has(name)), pattern)
+    named = next((name for name in list_names if fields.has(name)), pattern)
     if not fields.has(named):
         return ()
     signs = fields.string(pattern, "") if named == pattern else fields.strings(named)
@@ -152,10 +153,10 @@ def _mamba_spec(fields: ConfigFields) -> Mamba2Spec:
     )
 
 
-def _ungated_feed_forward(fields: ConfigFields, inner: int) -> FeedForwardSpec:
+def _ungated_feed_forward(fields: ConfigFields, inner_size: int) -> FeedForwardSpec:
     activation = read_activation(fields, "relu2", "mlp_hidden_act")
     bias = fields.flag("mlp_bias", default=False)
-    return FeedForwardSpec(inner, activation, bias=bias, gated=False)
+    return FeedForwardSpec(inner_size, activation, bias=bias, gated=False)
 
 
 def _dense_feed_forward(fields: ConfigFields) -> FeedForwardSpec:

@@ -58,23 +58,26 @@ class Ernie45Moe(NativeFamily):
         has_logit_bias = has_bias and self.model_type != "ernie4_5"
         return replace(model, heads=heads, logit_bias=has_logit_bias)
 
-    def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
+    def trunk_shapes(self, stored_names: Collection[str]) -> Mapping[str, Shape]:
         """Tensor name -> shape for the trunk, without router biases where no file has them."""
-        shapes = super().trunk_shapes(present)
-        if any(name.endswith(_BIAS) for name in present):
+        shapes = super().trunk_shapes(stored_names)
+        if any(name.endswith(_BIAS) for name in stored_names):
             return shapes
         return {name: shape for name, shape in shapes.items() if not name.endswith(_BIAS)}
 
-    def convert_stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
+    def convert_stored(self, tensors: Mapping[str, mx.array]) -> dict[str, mx.array]:
         """Return ERNIE's tensors with router biases flattened, stored as [1, experts]."""
-        return {n: a.reshape(-1) if n.endswith(_BIAS) else a for n, a in raw.items()}
+        return {n: a.reshape(-1) if n.endswith(_BIAS) else a for n, a in tensors.items()}
 
-    def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:
+    def canonical_trunk(self, tensors: Mapping[str, mx.array], origin: str) -> CanonicalPart:
         """Return the trunk's tensors; for lacking router biases, zeros and a notice."""
         import mlx.core as mx
 
-        part, shapes = super().canonical_trunk(raw, origin), super().trunk_shapes(raw.keys())
-        lost = {n: mx.zeros(shapes[n]) for n in shapes if n.endswith(_BIAS) and n not in raw}
+        part, shapes = (
+            super().canonical_trunk(tensors, origin),
+            super().trunk_shapes(tensors.keys()),
+        )
+        lost = {n: mx.zeros(shapes[n]) for n in shapes if n.endswith(_BIAS) and n not in tensors}
         words = Words(
             "This conversion lacks the correction of the expert selection "
             "(e_score_correction_bias): its answers differ from those of the original."

@@ -146,9 +146,9 @@ def _dense_model(fields: ConfigFields, attention: AttentionSpec) -> ModelSpec:
     return plain_model(fields, (BlockSpec(replace(attention, window=w), feed) for w in windows))
 
 
-def _windows_from_layer(fields: ConfigFields, first: int) -> tuple[int | None, ...]:
-    """Each layer's window or None, by `layer_types`, else all from layer `first` on have one."""
-    return fields.layer_windows(_window_size(fields), lambda layer: layer >= first)
+def _windows_from_layer(fields: ConfigFields, first_layer: int) -> tuple[int | None, ...]:
+    """Each layer's window or None, by `layer_types`, else all from `first_layer` on have one."""
+    return fields.layer_windows(_window_size(fields), lambda layer: layer >= first_layer)
 
 
 def _window_size(fields: ConfigFields) -> int | None:

@@ -67,9 +67,9 @@ class Qwen35(NativeFamily):
         experts = expert_recipes(listed)
         return experts if delta is None else experts | _projection_recipes(listed, delta)
 
-    def expected_norm_shift(self, raw: Mapping[str, mx.array]) -> int | None:
+    def expected_norm_shift(self, tensors: Mapping[str, mx.array]) -> int | None:
         """Norm shift by the shape of convolutions: 0 in Hugging Face's files, 1 in MLX's."""
-        for name, array in raw.items():
+        for name, array in tensors.items():
             if name.endswith(_CONVOLUTION) and array.ndim == 3 and array.shape[1] != array.shape[2]:
                 return 0 if array.shape[1] == 1 else 1
         return None

@@ -104,9 +104,9 @@ class Qwen4Exp(NativeFamily):
         """Whether a tensor is a part of a table of n-gram embeddings."""
         return _TABLE.fullmatch(name) is not None
 
-    def split_tensors(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_tensors(self, tensors: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort tensors by use: trunk, MTP head, skipped, and the tables that stay on disk."""
-        parts = super().split_tensors(raw, origin)
+        parts = super().split_tensors(tensors, origin)
         tables = {name: part for name, part in parts.trunk.items() if self.stays_on_disk(name)}
         trunk = {name: tensor for name, tensor in parts.trunk.items() if name not in tables}
         return replace(parts, trunk=trunk, on_disk=tables)
@@ -133,8 +133,8 @@ def _delta_net_spec(fields: ConfigFields) -> DeltaNetSpec:
     return replace(delta_net_spec(fields), gate=gates[named])
 
 
-def _ngram_spec(fields: ConfigFields, number: int, streams: int) -> NgramSpec:
-    """Spec of the n-gram embeddings of the layer that is number `number` among those with any."""
+def _ngram_spec(fields: ConfigFields, layer_number: int, streams: int) -> NgramSpec:
+    """Spec of the n-gram embeddings of layer `layer_number` among those with any."""
     longest = fields.count("ngram_size", 3, minimum=2, maximum=8)
     heads = fields.count("heads_per_ngram", 8, maximum=64)
     hidden = fields.count("hidden_size")
@@ -152,6 +152,6 @@ def _ngram_spec(fields: ConfigFields, number: int, streams: int) -> NgramSpec:
         divisor=fields.count("make_ngram_vocab_size_divisible_by", 128),
         seed=fields.count("seed", 1234, minimum=0),
         end=fields.first_count("eos_token_id"),
-        number=number,
+        number=layer_number,
         taps=fields.count("ple_conv_kernel_size", 4, maximum=2**10),
     )

@@ -80,8 +80,8 @@ def _expert_layers(fields: ConfigFields) -> set[int]:
         ) from error
 
 
-def _attention_spec(fields: ConfigFields, layer: int, kinds: list[str]) -> AttentionSpec:
-    is_sliding = kinds[layer] == _SLIDING
+def _attention_spec(fields: ConfigFields, layer: int, layer_types: list[str]) -> AttentionSpec:
+    is_sliding = layer_types[layer] == _SLIDING
     other = fields.section("attention_other_setting") if is_sliding else None
     sizes, head = other or fields, fields.count("head_dim", maximum=2**14)
     heads = sizes.count("num_attention_heads")
@@ -93,37 +93,40 @@ def _attention_spec(fields: ConfigFields, layer: int, kinds: list[str]) -> Atten
         kv_heads=kept,
         key_dim=head,
         value_dim=head,
-        rope=_layer_rope(fields, layer, kinds, head),
+        rope=_layer_rope(fields, layer, layer_types, head),
         qk_norm="head",
         gate="head" if fields.flag("use_head_wise_attn_gate", default=True) else "none",
         window=fields.count("sliding_window") if is_sliding else None,
     )
 
 
-def _layer_rope(fields: ConfigFields, layer: int, kinds: list[str], head: int) -> RopeSpec:
+def _layer_rope(
+    fields: ConfigFields, layer: int, layer_types: list[str], head_dim: int
+) -> RopeSpec:
     """RoPE spec of a Step-3.5 layer, scaled if `yarn_only_types` has its type or is absent."""
-    fallback_layer = kinds.index(_FULL) if _FULL in kinds else 0
+    fallback_layer = layer_types.index(_FULL) if _FULL in layer_types else 0
     base = _layer_value(fields.per_layer_numbers("rope_theta"), layer, fallback_layer, 10000.0)
     width = int(
-        head * _layer_value(fields.numbers("partial_rotary_factors"), layer, fallback_layer, 1.0)
+        head_dim
+        * _layer_value(fields.numbers("partial_rotary_factors"), layer, fallback_layer, 1.0)
     )
-    if width < 2 or width > head or width % 2 or base <= 1:
+    if width < 2 or width > head_dim or width % 2 or base <= 1:
         raise fields.bad_field(
-            "partial_rotary_factors", width / head, Words("an even part of a head")
+            "partial_rotary_factors", width / head_dim, Words("an even part of a head")
         )
     plain, only = RopeSpec(width, base), fields.strings("yarn_only_types")
-    is_scaled = not only or kinds[layer] in only
+    is_scaled = not only or layer_types[layer] in only
     return apply_rope_scaling(plain, fields.rope_fields(_FULL), fields) if is_scaled else plain
 
 
 def _layer_value(
-    listed: tuple[float, ...], layer: int, fallback_layer: int, default: float
+    layer_values: tuple[float, ...], layer: int, fallback_layer: int, default: float
 ) -> float:
     """A layer's value in a config's per-layer list; beyond its end that of `fallback_layer`."""
-    if len(listed) == 1:
-        return listed[0]
-    place = layer if layer < len(listed) else fallback_layer
-    return listed[place] if place < len(listed) else default
+    if len(layer_values) == 1:
+        return layer_values[0]
+    place = layer if layer < len(layer_values) else fallback_layer
+    return layer_values[place] if place < len(layer_values) else default
 
 
 def _clip_limit(fields: ConfigFields, name: str, layer: int) -> float:

@@ -46,11 +46,11 @@ class LibraryCache:
     keeps_any_prefix = False
     keeps_all_rows = False
 
-    def __init__(self, library: object) -> None:
-        self.library = library
+    def __init__(self, mlx_lm_cache: object) -> None:
+        self.library = mlx_lm_cache
         self.length = 0
         self._block = 0
-        self._before = _copy_cache(library)
+        self._before = _copy_cache(mlx_lm_cache)
 
     @property
     def nbytes(self) -> int:
@@ -97,30 +97,30 @@ class LibraryCache:
         return _arrays_within(self.library)
 
 
-def _copy_cache(value: object) -> object:
+def _copy_cache(cache_value: object) -> object:
     """Copy one of mlx-lm's cache objects and its arrays; writing leaves the original alone."""
-    if isinstance(value, mx.array):
-        return mx.array(value)
-    if isinstance(value, list | tuple):
-        parts = [_copy_cache(part) for part in value]
-        return tuple(parts) if isinstance(value, tuple) else parts
-    if not _is_cache(value):
-        return value
-    made = copy(value)
-    vars(made).update({name: _copy_cache(part) for name, part in vars(value).items()})
+    if isinstance(cache_value, mx.array):
+        return mx.array(cache_value)
+    if isinstance(cache_value, list | tuple):
+        parts = [_copy_cache(part) for part in cache_value]
+        return tuple(parts) if isinstance(cache_value, tuple) else parts
+    if not _is_cache(cache_value):
+        return cache_value
+    made = copy(cache_value)
+    vars(made).update({name: _copy_cache(part) for name, part in vars(cache_value).items()})
     return made
 
 
-def _arrays_within(value: object) -> list[mx.array]:
-    if isinstance(value, mx.array):
-        return [value]
-    parts = vars(value).values() if _is_cache(value) else value
+def _arrays_within(cache_value: object) -> list[mx.array]:
+    if isinstance(cache_value, mx.array):
+        return [cache_value]
+    parts = vars(cache_value).values() if _is_cache(cache_value) else cache_value
     within = parts if isinstance(parts, Iterable) and not isinstance(parts, str) else ()
     return [array for part in within for array in _arrays_within(part)]
 
 
-def _is_cache(value: object) -> bool:
-    return type(value).__module__.startswith("mlx_lm.")
+def _is_cache(cache_value: object) -> bool:
+    return type(cache_value).__module__.startswith("mlx_lm.")
 
 
 def make_engine_caches(model: Module, bits: CacheBits = 16) -> LayerCaches:

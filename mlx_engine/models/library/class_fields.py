@@ -44,7 +44,7 @@ _SAME: Mapping[str, object] = {
 """Values -> others that mean the same: activations, and Laguna's gates."""
 
 
-def class_fields(config: Fields, kind: str, origin: str) -> dict[str, object]:
+def class_fields(config: Fields, model_type: str, origin: str) -> dict[str, object]:
     """Return the config as mlx-lm's class for a model type reads it, nested configs included.
 
     Adds transformers' defaults, head_dim, and RoPE under the older names (rope_theta,
@@ -52,44 +52,50 @@ def class_fields(config: Fields, kind: str, origin: str) -> dict[str, object]:
     """
     fields = ConfigFields(config, origin)
     text = config.get("text_config")
-    filled = _fill_absent_fields(config, kind, fields)
+    filled = _fill_absent_fields(config, model_type, fields)
     if isinstance(text, Mapping):
-        filled["text_config"] = _fill_absent_fields(text, kind, fields)
-        _check_fixed_values({**filled, **_fill_absent_fields(text, kind, fields)}, kind, origin)
+        filled["text_config"] = _fill_absent_fields(text, model_type, fields)
+        _check_fixed_values(
+            {**filled, **_fill_absent_fields(text, model_type, fields)}, model_type, origin
+        )
         return filled
     if fields.has("num_attention_heads"):
         heads, width = fields.count("num_attention_heads"), fields.count("hidden_size", 1)
         filled.setdefault("head_dim", max(1, width // heads))
-    _check_fixed_values(filled, kind, origin)
+    _check_fixed_values(filled, model_type, origin)
     return filled
 
 
-def _fill_absent_fields(level: Fields, kind: str, fields: ConfigFields) -> dict[str, object]:
+def _fill_absent_fields(
+    config_object: Fields, model_type: str, fields: ConfigFields
+) -> dict[str, object]:
     """Copy an object of a config, with fields that mlx-lm's class for this model type needs.
 
-    level: the outer object or `text_config`. Adds defaults of absent fields, RoPE fields in the
+    config_object: the outer or `text_config`. Adds defaults of absent fields, RoPE fields in the
     form that the class reads.
     """
-    is_whole = "text_config" in level
-    default = {"rope_theta": 10000.0} if kind in FIXED else {}
-    absent = {} if is_whole else {**default, **DEFAULTS.get(kind, {})}
+    is_whole = "text_config" in config_object
+    default = {"rope_theta": 10000.0} if model_type in FIXED else {}
+    absent = {} if is_whole else {**default, **DEFAULTS.get(model_type, {})}
     scaling = absent.pop("rope_scaling", None)
-    given = {n: v for n, v in level.items() if v is not None or n in _NULL_MEANS_NONE}
+    given = {n: v for n, v in config_object.items() if v is not None or n in _NULL_MEANS_NONE}
     filled = {**absent, **given}
-    if not is_whole or "rope_parameters" in level or "rope_scaling" in level:
-        filled |= _rotation(filled, kind, fields)
-        if kind in _CHECKS_SCALING and _rope_type(filled.get("rope_scaling")) != "dynamic":
+    if not is_whole or "rope_parameters" in config_object or "rope_scaling" in config_object:
+        filled |= _rotation(filled, model_type, fields)
+        if model_type in _CHECKS_SCALING and _rope_type(filled.get("rope_scaling")) != "dynamic":
             filled.pop("rope_scaling", None)
         filled.setdefault("rope_scaling", scaling)
     attention = filled.get("attn_config")
-    if isinstance(attention, Mapping) and ("rope_parameters" in level or "rope_scaling" in level):
+    if isinstance(attention, Mapping) and (
+        "rope_parameters" in config_object or "rope_scaling" in config_object
+    ):
         filled["attn_config"] = {**attention, "rope_theta": filled["rope_theta"]}  # DBRX's
     return filled
 
 
-def _check_fixed_values(filled: Fields, kind: str, origin: str) -> None:
-    for name, value in FIXED.get(kind, {}).items():
-        asked: object = filled
+def _check_fixed_values(class_config: Fields, model_type: str, origin: str) -> None:
+    for name, value in FIXED.get(model_type, {}).items():
+        asked: object = class_config
         for key in name.split("."):
             asked = asked.get(key, value) if isinstance(asked, Mapping) else value
         if _without_synonyms(asked) != _without_synonyms(value):
@@ -112,19 +118,22 @@ def _without_synonyms(value: object) -> object:
     return value
 
 
-def _rotation(filled: dict[str, object], kind: str, fields: ConfigFields) -> Fields:
+def _rotation(class_config: dict[str, object], model_type: str, fields: ConfigFields) -> Fields:
     """RoPE fields of a config in both forms: rope_parameters (transformers 5) and the older ones.
 
     As in transformers, rope_scaling overrides rope_parameters, and nested fields override outer
     ones, except for the trained length.
     """
-    scaling = filled.pop("rope_scaling", None)
-    given = _as_object(scaling or filled.get("rope_parameters") or {}, fields)
-    top_level = {name: filled[name] for name in _OUTER if name in filled}
-    local, longest = filled.get("rope_local_base_freq"), filled.get("max_position_embeddings")
+    scaling = class_config.pop("rope_scaling", None)
+    given = _as_object(scaling or class_config.get("rope_parameters") or {}, fields)
+    top_level = {name: class_config[name] for name in _OUTER if name in class_config}
+    local, longest = (
+        class_config.get("rope_local_base_freq"),
+        class_config.get("max_position_embeddings"),
+    )
     if local is not None and "full_attention" not in given:
         given = {"full_attention": given, "sliding_attention": {"rope_theta": local}}
-    if filled.get("use_qk_norm") is True and kind in _NORM_ROTATED:
+    if class_config.get("use_qk_norm") is True and model_type in _NORM_ROTATED:
         given = {**given, "attention_factor": 1.0}
     if not any(isinstance(one, Mapping) for one in given.values()):
         trained = {_TRAINED: top_level[_TRAINED]} if _TRAINED in top_level else {}
@@ -145,29 +154,33 @@ def _rope_type(scaling: object) -> object:
     return scaling.get("rope_type") if isinstance(scaling, Mapping) else None
 
 
-def _rope_of_layer_type(given: Fields, top_level: Fields, longest: object) -> dict[str, object]:
+def _rope_of_layer_type(
+    rope_config: Fields, top_level: Fields, longest_text: object
+) -> dict[str, object]:
     """RoPE fields of one layer type, with the scaling type as both `rope_type` and `type`."""
-    filled = {name: value for name, value in given.items() if value is not None}
+    filled = {name: value for name, value in rope_config.items() if value is not None}
     made = {**top_level, **filled}
     if made.get("rope_type", made.get("type")) == "yarn" and "factor" not in made:
-        made["factor"] = _yarn_factor(made.get(_TRAINED), longest)
+        made["factor"] = _yarn_factor(made.get(_TRAINED), longest_text)
     if "rope_type" in made or "type" in made:
         made["type"] = made["rope_type"] = made.get("rope_type", made.get("type"))
     return made
 
 
-def _yarn_factor(trained: object, longest: object) -> float:
-    lengths = [one for one in (longest, trained) if isinstance(one, int | float) and one > 0]
+def _yarn_factor(trained_length: object, longest_text: object) -> float:
+    lengths = [
+        one for one in (longest_text, trained_length) if isinstance(one, int | float) and one > 0
+    ]
     return lengths[0] / lengths[1] if len(lengths) == 2 else 1.0
 
 
-def _legacy_rope_fields(made: Fields) -> dict[str, object]:
-    found = {name: made[name] for name in _OUTER if name in made}
-    is_plain = made.get("rope_type", "default") == "default"
-    return found if is_plain else {**found, "rope_scaling": dict(made)}
+def _legacy_rope_fields(rope_config: Fields) -> dict[str, object]:
+    found = {name: rope_config[name] for name in _OUTER if name in rope_config}
+    is_plain = rope_config.get("rope_type", "default") == "default"
+    return found if is_plain else {**found, "rope_scaling": dict(rope_config)}
 
 
-def _as_object(given: object, fields: ConfigFields) -> Fields:
-    if not isinstance(given, Mapping):
-        raise fields.bad_field("rope_parameters", given, Words("an object"))
-    return given
+def _as_object(config_value: object, fields: ConfigFields) -> Fields:
+    if not isinstance(config_value, Mapping):
+        raise fields.bad_field("rope_parameters", config_value, Words("an object"))
+    return config_value

@@ -44,12 +44,14 @@ class _SparseExperts(Module):
     (Hunyuan). mlx-lm does it the other way round in both.
     """
 
-    def __init__(self, gate: Module, stock: Module, chosen: int, *, normalise_all: bool) -> None:
+    def __init__(
+        self, gate: Module, mlx_layer: Module, experts_per_token: int, *, normalise_all: bool
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.gate, self.switch_mlp = gate, stock.switch_mlp
-        self._chosen, self._of_all = chosen, normalise_all
-        if "shared_mlp" in stock:
-            self.shared_mlp = stock.shared_mlp
+        self.gate, self.switch_mlp = gate, mlx_layer.switch_mlp
+        self._chosen, self._of_all = experts_per_token, normalise_all
+        if "shared_mlp" in mlx_layer:
+            self.shared_mlp = mlx_layer.shared_mlp
 
     def __call__(self, x: mx.array) -> mx.array:
         """Run the mixture of experts on hidden states [..., H]; returns [..., H]."""
@@ -159,10 +161,10 @@ def use_kernels(model: Module, kernels: Kernels) -> None:
 class FewRowLinear(Linear):
     """An `mlx.nn.Linear` that multiplies few rows by the engine's own Metal kernel."""
 
-    def __init__(self, stock: Linear, ours: layers.Linear) -> None:
+    def __init__(self, mlx_layer: Linear, engine_layer: layers.Linear) -> None:
         Module.__init__(self)  # type: ignore[no-untyped-call]
-        _take_parameters(self, stock)
-        self._ours = ours
+        _take_parameters(self, mlx_layer)
+        self._ours = engine_layer
 
     def __call__(self, x: mx.array) -> mx.array:
         """Apply the linear layer to x [..., K]; returns [..., N]."""
@@ -172,11 +174,11 @@ class FewRowLinear(Linear):
 class FewRowQuantizedLinear(QuantizedLinear):
     """An `mlx.nn.QuantizedLinear` that multiplies few rows by the engine's own Metal kernel."""
 
-    def __init__(self, stock: QuantizedLinear, ours: layers.Linear) -> None:
+    def __init__(self, mlx_layer: QuantizedLinear, engine_layer: layers.Linear) -> None:
         Module.__init__(self)  # type: ignore[no-untyped-call]
-        _take_parameters(self, stock)
-        self.group_size, self.bits, self.mode = stock.group_size, stock.bits, stock.mode
-        self._ours = ours
+        _take_parameters(self, mlx_layer)
+        self.group_size, self.bits, self.mode = mlx_layer.group_size, mlx_layer.bits, mlx_layer.mode
+        self._ours = engine_layer
 
     def __call__(self, x: mx.array) -> mx.array:
         """Apply the quantised linear layer to x [..., K]; returns [..., N]."""
@@ -186,6 +188,6 @@ class FewRowQuantizedLinear(QuantizedLinear):
         return y
 
 
-def _take_parameters(layer: Module, stock: Module) -> None:
-    for name in stock:
-        layer[name] = stock[name]
+def _take_parameters(layer: Module, mlx_layer: Module) -> None:
+    for name in mlx_layer:
+        layer[name] = mlx_layer[name]

@@ -171,20 +171,20 @@ class MlxLmFamily(Family):
             unpacks=False,
         )
 
-    def split_tensors(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_tensors(self, tensors: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort the tensors of a model's files into trunk, MTP heads and skipped."""
         del origin
-        skipped = {name: raw[name] for name in raw if self._is_unneeded_tensor(name)}
-        raw = {
-            _text_model_name(name, self._prefix) if self._prefix else name: raw[name]
-            for name in raw
+        skipped = {name: tensors[name] for name in tensors if self._is_unneeded_tensor(name)}
+        tensors = {
+            _text_model_name(name, self._prefix) if self._prefix else name: tensors[name]
+            for name in tensors
             if name not in skipped
         }
-        layers, bare = self.compute_sizes().layers, {name: strip_prefixes(name) for name in raw}
+        layers, bare = self.compute_sizes().layers, {name: strip_prefixes(name) for name in tensors}
         behind = mtp_layer_numbers(bare.values())
-        heads = {n: raw[n] for n in raw if is_head_tensor(bare[n], layers, behind)}
+        heads = {n: tensors[n] for n in tensors if is_head_tensor(bare[n], layers, behind)}
         trunk = {
-            self._library_tensor_name(n): tensor for n, tensor in raw.items() if n not in heads
+            self._library_tensor_name(n): tensor for n, tensor in tensors.items() if n not in heads
         }
         return TensorParts(trunk, heads, skipped)
 
@@ -212,12 +212,12 @@ class MlxLmFamily(Family):
             return "attention"
         return "mlp" if ".mlp." in name or ".block_sparse_moe." in name else "other"
 
-    def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
+    def build(self, trunk: WeightTable, head_weights: WeightTable | None) -> Model:
         """Build the model from its tensors; raises UnsupportedModel if mlx-lm has no class."""
         from mlx_engine.models.library.model import build_class, wrap_mlx_lm_model
         from mlx_engine.models.library.rotation import use_engine_rope
 
-        assert head is None
+        assert head_weights is None
         module, origin = mlx_lm_module_name(self.model_type), trunk.origin
         if module is None:
             raise UnsupportedModel(

@@ -149,13 +149,13 @@ class LibraryModel(ModelWithoutMtp):
         return hidden.astype(mx.float32)
 
 
-def build_checked_model(make: Callable[[], A], origin: str) -> A:
+def build_checked_model(build_model: Callable[[], A], origin: str) -> A:
     """Build a model of mlx-lm and, as a check, run 3 tokens and then 1 through it lazily.
 
     Raises BadModelFile when the class fails, as it does for sizes that contradict each other.
     """
     try:
-        model = make()
+        model = build_model()
         caches = model.make_caches()
         for rows in (3, 1):
             model.logits(model.forward(mx.zeros((1, rows), dtype=mx.int32), caches))
@@ -228,7 +228,7 @@ def _construct_module(module: str, config: Mapping[str, object], origin: str) ->
 
 
 def _rename_for_class(
-    arrays: Mapping[str, mx.array], wanted: Mapping[str, mx.array]
+    arrays: Mapping[str, mx.array], expected_shapes: Mapping[str, mx.array]
 ) -> dict[str, mx.array]:
     """Rename and split expert stacks that transformers 5 wrote, as mlx-lm's class expects them.
 
@@ -237,7 +237,7 @@ def _rename_for_class(
     made = dict(arrays)
     for name in arrays:
         other = name.replace(".attention.dense.", ".attention.o_proj.")
-        if name not in wanted and other in wanted:
+        if name not in expected_shapes and other in expected_shapes:
             made[other] = made.pop(name)
     for name, stack in arrays.items():
         block, found, part = name.rpartition("experts.")
@@ -247,10 +247,10 @@ def _rename_for_class(
         parts = ("gate_proj", "up_proj") if part == "gate_up_proj" else (part,)
         for array, its in zip(halves, parts, strict=True):
             names = (f"{block}{form}.weight" for form in _STACKS[its])
-            target = next((one for one in names if one in wanted), None)
+            target = next((one for one in names if one in expected_shapes), None)
             if target is not None:
                 made.pop(name, None)
-                made[target] = array[: wanted[target].shape[0]]
+                made[target] = array[: expected_shapes[target].shape[0]]
     return made
 
 
@@ -326,14 +326,14 @@ def _check_dtype(name: str, array: mx.array, blank: mx.array, origin: str) -> No
         )
 
 
-def _rejected_by_class(origin: str, told: str) -> BadModelFile:
+def _rejected_by_class(origin: str, class_error: str) -> BadModelFile:
     """Make the error for model files that a class of mlx-lm does not accept."""
     return BadModelFile(
         "{origin}: the class that mlx-lm has for this architecture does not take these files "
         "({told}). Either config and weights do not belong together, or this is a variant that "
         "mlx-lm does not run: get both again from one place, or take another model.",
         origin=origin,
-        told=told,
+        told=class_error,
     )
 
 

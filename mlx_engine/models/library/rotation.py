@@ -45,12 +45,14 @@ class TextLength:
 class _Rotation(Module):
     """RoPE layer that replaces one of mlx-lm's; magnitudes: factors for short and long texts."""
 
-    def __init__(self, rope: RopeSpec, magnitudes: tuple[float, float], length: TextLength) -> None:
+    def __init__(
+        self, rope: RopeSpec, magnitudes: tuple[float, float], prompt_length: TextLength
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         periods = rope.base ** (mx.arange(0, rope.width, 2) / rope.width)
         lists = (rope.factors, rope.long_factors or rope.factors)
         self._periods = [periods if one is None else mx.array(one) * periods for one in lists]
-        self._rope, self._magnitudes, self._length = rope, magnitudes, length
+        self._rope, self._magnitudes, self._length = rope, magnitudes, prompt_length
 
     def __call__(self, x: mx.array, offset: int | mx.array = 0) -> mx.array:
         """Rotate queries or keys [..., T, head], of which the first is at position `offset`."""

@@ -54,5 +54,5 @@ class VisionTower(Protocol):
         They are of time, height and width. The text behind goes on at their largest plus 1.
         """
 
-    def encode(self, picture: Picture, stopped: Callable[[], bool]) -> mx.array | None:
-        """Encode a picture -> embeddings [1, tokens, H], evaluated; None where `stopped`."""
+    def encode(self, picture: Picture, should_stop: Callable[[], bool]) -> mx.array | None:
+        """Encode a picture -> embeddings [1, tokens, H], evaluated; None where `should_stop`."""

@@ -57,7 +57,7 @@ class Qwen3VisionSpec:
 
     @staticmethod
     def read(
-        config: Mapping[str, object], processing: Mapping[str, object], origin: str
+        config: Mapping[str, object], image_processing: Mapping[str, object], origin: str
     ) -> "Qwen3VisionSpec":
         """Read the spec from config.json and preprocessor_config.json.
 
@@ -76,7 +76,7 @@ class Qwen3VisionSpec:
         hidden, heads = fields.count("hidden_size"), fields.count("num_heads")
         if hidden // heads % 4:
             raise fields.bad_field("num_heads", heads, "heads of 4, 8, 12, ... elements")
-        process = ConfigFields(processing, origin)
+        process = ConfigFields(image_processing, origin)
         size = process.section("size") or process
         return Qwen3VisionSpec(
             placeholder_token=whole.count("image_token_id"),
@@ -179,8 +179,8 @@ class Qwen3Tower:
         row, column = np.divmod(np.arange(grid.tokens), grid.columns)
         return np.stack([np.zeros_like(row), row, column])
 
-    def encode(self, picture: Picture, stopped: Callable[[], bool]) -> mx.array | None:
-        """Encode a picture -> embeddings [1, tokens, H], evaluated; None where `stopped`."""
+    def encode(self, picture: Picture, should_stop: Callable[[], bool]) -> mx.array | None:
+        """Encode a picture -> embeddings [1, tokens, H], evaluated; None where `should_stop`."""
         spec, grid = self._spec, self.token_grid(picture)
         dtype = self._patches.matrix.dtype
         x = self._patches(mx.array(spec.cut_patches(picture, grid))[None].astype(dtype))
@@ -188,7 +188,7 @@ class Qwen3Tower:
         x = x + self._learned_positions(row, column, grid).astype(dtype)
         rotation = _rotation(row, column, spec.hidden // spec.heads)
         for block in self._blocks:
-            if stopped():
+            if should_stop():
                 return None
             x = block(x, rotation)
             mx.eval(x)
@@ -257,19 +257,21 @@ def _layer_norm_shapes(name: str, size: int) -> dict[str, Shape]:
     return {f"{name}.weight": (size,), f"{name}.bias": (size,)}
 
 
-def _patch_positions(grid: TokenGrid, merge: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _patch_positions(
+    grid: TokenGrid, merge_size: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Row and column of each patch, token by token."""
-    axes = np.indices((grid.rows, grid.columns, merge, merge)).reshape(4, -1)
-    return axes[0] * merge + axes[2], axes[1] * merge + axes[3]
+    axes = np.indices((grid.rows, grid.columns, merge_size, merge_size)).reshape(4, -1)
+    return axes[0] * merge_size + axes[2], axes[1] * merge_size + axes[3]
 
 
 def _bilinear_neighbours(
-    place: NDArray[np.int64], length: int, side: int
+    coordinates: NDArray[np.int64], picture_side: int, grid_side: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-    """Map places from 0 to length - 1 onto a table of `side`: weight of the next, this, next."""
-    exact = place * ((side - 1) / max(1, length - 1))
+    """Map 0 to picture_side - 1 onto a table of `grid_side`: weight of the next, this, next."""
+    exact = coordinates * ((grid_side - 1) / max(1, picture_side - 1))
     before = np.floor(exact).astype(np.int64)
-    return exact - before, before, np.minimum(before + 1, side - 1)
+    return exact - before, before, np.minimum(before + 1, grid_side - 1)
 
 
 def _rotation(row: NDArray[np.int64], column: NDArray[np.int64], size: int) -> Rotation:

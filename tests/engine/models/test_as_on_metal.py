@@ -242,7 +242,7 @@ def model_of(name: str, form: str) -> Made:
             convert_stored(shapes, form, apply_norm_shift=apply_norm_shift, seed=seed),
             name,
             kernels=kernels,
-            computed=mx.bfloat16,
+            compute_dtype=mx.bfloat16,
         )
         for seed, shapes in enumerate((spec.tensors(present), spec.head_tensors(present)))
     ]

@@ -29,7 +29,7 @@ def test_sizes_are_those_of_the_arrays(
     arrays = load_gguf_arrays(parts, None, None)
     held = sum(array.nbytes for array in arrays.values())
     assert describe(headers, LoadOptions(), has_metal=True).nbytes == held
-    unpacked = describe(headers, LoadOptions(), has_metal=False, packed=False)
+    unpacked = describe(headers, LoadOptions(), has_metal=False, stays_packed=False)
     in_floats = 4 * unpacked.parameters
     assert (
         unpacked.nbytes == in_floats if form == "dense" else 0.3 < unpacked.nbytes / in_floats < 0.4
