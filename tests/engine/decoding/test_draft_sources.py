@@ -189,10 +189,10 @@ def test_stop_before_the_first_step(engine):
 def test_generate_keeps_what_it_learned(engine):
     """The first guess of a later call is what the earlier ones have seen."""
     engine.generate("The fox", max_tokens=30, draft=DraftOptions(depth=2), ignore_eos=True)
-    acceptance = engine._generated.source("mtp").acceptance
+    acceptance = engine._generated.source_policy("mtp").acceptance
     assert acceptance.is_measured
     engine.generate("The fox", max_tokens=4, draft=DraftOptions(depth=2), ignore_eos=True)
-    assert engine._generated.source("mtp").acceptance is acceptance
+    assert engine._generated.source_policy("mtp").acceptance is acceptance
 
 
 def test_a_draft_model_that_cannot_be_read_does_not_stop_the_heads(folder, tmp_path):
