@@ -93,7 +93,7 @@ class Kernel:
     adds_otherwise: bool = False
 
     def has_alternative(self, work: KernelWork) -> bool:
-        """Whether there is another way, for comparison: MLX lacks few rows times GGUF blocks."""
+        """Whether MLX can do this work, too: it has no product of few rows with GGUF blocks."""
         return self.adds_otherwise or not (self.per_row_count and work.form in BLOCK_FORMS)
 
 

@@ -121,9 +121,9 @@ class ProjectedInputs(NamedTuple):
 
 
 class ConvolutionRows(NamedTuple):
-    """Input rows of a convolution before a block, [K - 1 + P, C].
+    """Earlier input rows of a causal convolution with K taps over C channels, [K - 1 + P, C].
 
-    kept: int32 [1], how many of the last P were accepted.
+    kept: int32 [1], how many of the last P rows, those of the last verify pass, were accepted.
     """
 
     before: mx.array

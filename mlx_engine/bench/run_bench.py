@@ -209,7 +209,7 @@ class _Bench:
     def _answer_in_turns(
         self, question: BenchQuestion, arms: list[Arm], repeats: int, tokens: int
     ) -> dict[str, list[AnswerFigures]]:
-        """Have arms answer in turns, drafting off first; another program that fails is left out."""
+        """Measure settings and peer programs in turns, plain decoding first; drop a failed peer."""
         runs: dict[str, list[AnswerFigures]] = defaultdict(list)
         reference: tuple[int, ...] | None = None
         for arm in arms_in_turns(arms, repeats):

@@ -293,7 +293,7 @@ class DepthPolicy:
             self._begin_source(by)
 
     def source_policy(self, source: DraftedBy) -> SourcePolicy:
-        """Return the SourcePolicy of one draft source, made at the first call."""
+        """Return the policy that chooses how deep this source drafts; made at the first call."""
         if source not in self._sources:
             self._sources[source] = SourcePolicy(source)
             self._begin_source(source)

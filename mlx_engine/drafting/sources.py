@@ -127,7 +127,7 @@ class DraftedState(Protocol):
 
 
 class _DrafterKind(NamedTuple):
-    """What a drafter was made for: source in the options, and whether its model could draft."""
+    """The draft source of the options that a drafter serves, and whether its model is usable."""
 
     name: DraftSourceName
     with_model: bool

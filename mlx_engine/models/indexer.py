@@ -202,9 +202,10 @@ def _top_k_indices(scores: mx.array, count: int, stock_mlx: StockOperations) -> 
 
 
 def _sortable_bits(score_bits: mx.array, key_positions: mx.array) -> mx.array:
-    """Integers in the order of float32 scores with these bits, then of places.
+    """Make int64 keys that sort as float32 scores do, equal scores by position.
 
-    The bits are no view in here, whose shape MLX does not infer in a compiled formula.
+    score_bits: the scores viewed as int32; a view in here would keep MLX from compiling this
+    formula for all shapes.
     """
     score_bits = mx.where(score_bits == _MINUS_ZERO, 0, score_bits)
     ordered = mx.bitwise_xor(score_bits, mx.right_shift(score_bits, 31) & 0x7FFFFFFF)

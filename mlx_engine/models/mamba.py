@@ -51,9 +51,9 @@ _LEAST_DECAY = 1e-37
 class ChunkedScan:
     """Delta rule for state-space layers that processes prompts in chunks by matrix products.
 
-    MLX has delta-rule kernels for the head sizes of a few models only, and steps through other rows
-    one by one. Within a chunk, a row attends to earlier rows weighted by their decay (arXiv
-    2405.21060, section 6).
+    MLX has delta-rule kernels for the head sizes of a few models only, and for others computes one
+    row after the other. Within a chunk, a row attends to earlier rows weighted by their decay
+    (arXiv 2405.21060, section 6).
     """
 
     stock: StockOperations

@@ -84,7 +84,7 @@ def apply_rope_scaling(plain: RopeSpec, rope: ConfigFields, fields: ConfigFields
     if name == "linear":
         factors = (rope.number("factor", 1.0),) * pairs
     elif name == "llama3":
-        factors = _llama3(plain, rope, trained_length)
+        factors = _llama3_rope_factors(plain, rope, trained_length)
     elif name == "yarn" and not rope.has("short_factor"):  # as Phi-3 first called LongRoPE
         factor = _rope_scaling_factor(rope, fields, trained_length)
         factors, magnitude = (
@@ -136,7 +136,9 @@ def _rope_wavelengths(rope: RopeSpec) -> list[float]:
     return [rope.base ** (2 * pair / rope.width) for pair in range(rope.width // 2)]
 
 
-def _llama3(plain: RopeSpec, rope: ConfigFields, trained_length: float) -> tuple[float, ...]:
+def _llama3_rope_factors(
+    plain: RopeSpec, rope: ConfigFields, trained_length: float
+) -> tuple[float, ...]:
     factor = rope.number("factor", 8.0)
     low, high = rope.number("low_freq_factor", 1.0), rope.number("high_freq_factor", 4.0)
     if high <= low:

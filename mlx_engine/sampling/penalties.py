@@ -127,13 +127,13 @@ class RepeatedSequences:
         return found
 
 
-def exclude_top_choices(logits: mx.array, threshold: float, excluding_rows: mx.array) -> mx.array:
+def exclude_top_choices(logits: mx.array, threshold: float, may_exclude: mx.array) -> mx.array:
     """Set all tokens of at least this probability but the least likely of them to -inf.
 
     XTC by p-e-w (https://github.com/oobabooga/text-generation-webui/pull/6335). logits [R, V];
-    excluding_rows: rows that do so, bool [R].
+    may_exclude: in which rows they are excluded, bool [R].
     """
     shares = mx.softmax(logits, axis=-1)
     is_top = (shares >= threshold) & (shares > 0)
     least = mx.min(mx.where(is_top, shares, mx.inf), axis=-1, keepdims=True)
-    return mx.where(is_top & (shares > least) & excluding_rows[:, None], -mx.inf, logits)
+    return mx.where(is_top & (shares > least) & may_exclude[:, None], -mx.inf, logits)

@@ -251,7 +251,7 @@ def try_all_kernels(
 
 
 def usual_dtype(requested_dtype: AskedActivations = "auto") -> mx.Dtype:
-    """The usual dtype of activations on this machine; models in another type have another."""
+    """The dtype of activations on this machine, of models not stored in another 16-bit type."""
     return half_dtype(requested_dtype, gpu_architecture()) or mx.bfloat16
 
 

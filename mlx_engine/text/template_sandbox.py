@@ -81,11 +81,11 @@ class _ChargedNodes(NodeTransformer):
             case nodes.Concat():
                 return _method_call("concatenate", *node.nodes)
             case nodes.TemplateData():
-                return _method_call("charge", nodes.Const(node.data))
+                return _method_call("spend_budget", nodes.Const(node.data))
             case nodes.Compare() | nodes.Test() | nodes.List() | nodes.Dict():
-                return _method_call("charge", node)
+                return _method_call("spend_budget", node)
             case nodes.Getitem(arg=nodes.Slice()) | nodes.Tuple(ctx="load"):
-                return _method_call("charge", node)
+                return _method_call("spend_budget", node)
         return node
 
 
@@ -137,7 +137,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             self._charge_text_length(STEP)
             yield item
 
-    def charge(self, value: Any) -> Any:
+    def spend_budget(self, value: Any) -> Any:
         """Charge a Jinja operation and its result to the template's budget; return the result."""
         self._charge_text_length(STEP)
         if isinstance(value, Iterator | KeysView | ValuesView | ItemsView):
@@ -183,7 +183,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             if not isinstance(value, Namespace | LoopContext):
                 self.size(value)
         made = super().call(__context, __obj, *args, **kwargs)
-        return made if isinstance(made, Namespace) else self.charge(made)
+        return made if isinstance(made, Namespace) else self.spend_budget(made)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Run a Jinja binary operator, refused where its result would exceed the budget."""
@@ -194,7 +194,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             self._check_growth(operator, left, right)
         elif operator == "**" and max(abs(left), abs(right)) > 64:
             raise SecurityError("it computes with numbers of hundreds of digits")
-        return self.charge(super().call_binop(context, operator, left, right))
+        return self.spend_budget(super().call_binop(context, operator, left, right))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Whether a Jinja template may read this attribute: only of the types in ATTRIBUTES_OF."""
@@ -218,7 +218,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         def charged(*args: Any, **kwargs: Any) -> Any:
             given = [a for a in args if not isinstance(a, Context | EvalContext | Environment)]
             self._check_growth(name, *given, *kwargs.values())
-            return self.charge(function(*args, **kwargs))
+            return self.spend_budget(function(*args, **kwargs))
 
         return charged
 
@@ -257,4 +257,4 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         encoder = json.JSONEncoder(
             ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
         )
-        return "".join(map(self.charge, encoder.iterencode(value)))
+        return "".join(map(self.spend_budget, encoder.iterencode(value)))

@@ -160,7 +160,9 @@ class Architecture:
         One Placement for each tensor that it joins; unknown names stay as they are."""
         base, _, kind = name.rpartition(".")
         if base in self.outside:
-            return (HfTensor(f"{self.outside[base]}.{kind}", change=self._undo_value_change(name)),)
+            return (
+                HfTensor(f"{self.outside[base]}.{kind}", change=self._undo_converter_change(name)),
+            )
         if name in (ROPE_FACTORS, *LONGROPE_FACTORS):  # in the config
             return ()
         found = _BLOCK.fullmatch(name)
@@ -212,10 +214,10 @@ class Architecture:
         """Map a layer's GGUF tensor to the single Hugging Face tensor that it is."""
         return HfTensor(
             self._layer_prefix(block) + self._published_name(block, name),
-            change=self._undo_value_change(name),
+            change=self._undo_converter_change(name),
         )
 
-    def _undo_value_change(self, name: str) -> Change:
+    def _undo_converter_change(self, name: str) -> Change:
         """Return what undoes llama.cpp's change of a GGUF tensor's values, "none" if unchanged."""
         changes = (change for ending, change in self.changes.items() if name.endswith(ending))
         return next(changes, "none")

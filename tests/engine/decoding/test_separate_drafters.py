@@ -163,7 +163,7 @@ def test_nothing_is_read_before_it_drafts(pair):
                            (DraftOptions(source="model", depth=1), True)):  # fmt: skip
         session.draft = draft
         listen(session, session.send("hi"))
-        assert ("opened" in vars(small)) == is_read
+        assert ("loaded_model" in vars(small)) == is_read
 
 
 def test_sources_change_in_a_conversation(engine):

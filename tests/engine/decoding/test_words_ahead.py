@@ -183,7 +183,7 @@ def test_a_reduced_vocabulary_takes_in_all_words(engine, source):
     (output,) = session._sequence.drafter._outputs
     known = output._kept | output._new
     assert known.issuperset(session._sequence.tokens)
-    assert len(known) > output.size, "some were new"
+    assert len(known) > output.row_count, "some were new"
 
 
 def test_heads_that_cannot_be_read_in_mid_answer_leave_words_in_step(tmp_path, monkeypatch):
