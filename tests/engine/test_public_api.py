@@ -35,8 +35,9 @@ def is_of(module, value):
 def test_help_is_short_and_begins_with_an_example():
     told = pydoc.plain(pydoc.render_doc(mlx_engine))
     assert len(told.splitlines()) < 470  # Python 3.13 breaks long signatures over lines
+    text = " ".join(told.replace("|", " ").split()).replace("( ", "(")
     for words in ("session.send(", "class Engine", "class Session", "send(self, text", "load(path"):
-        assert words in " ".join(told.split()).replace("( ", "(")
+        assert words in text
 
 
 def test_every_public_name_is_in_the_docstring():
