@@ -5862,6 +5862,10 @@ Für Details klicken.</translation>
         <translation>{name}: bewegt sich, und Modelle lesen nur stehende Bilder. Speichern Sie ein Einzelbild davon als PNG.</translation>
     </message>
     <message>
+        <source>{path}: no such file. Check its name and folder.</source>
+        <translation>{path}: Es gibt keine solche Datei. Namen und Ordner prüfen.</translation>
+    </message>
+    <message>
         <source>{name}: a picture is a path, the bytes of an image file, or a Pillow image.</source>
         <translation>{name}: Ein Bild ist ein Pfad, der Inhalt einer Bilddatei oder ein Pillow-Bild.</translation>
     </message>

@@ -89,6 +89,8 @@ def _file_bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             return file.read(MOST_BYTES + 1)
+    except FileNotFoundError as error:
+        raise BadPicture("{path}: no such file. Check its name and folder.", path=path) from error
     except (OSError, ValueError) as error:
         os_error = error if isinstance(error, OSError) else OSError(str(error))
         raise BadPicture(why_not_read(path, os_error)) from error

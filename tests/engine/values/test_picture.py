@@ -80,7 +80,7 @@ def test_bad_pictures_say_what_is_wrong(tmp_path: Path) -> None:
         (png_of_size(9_400, 9_400), "million pixels"),
         (png_of_size(10_000, 10_000), "million pixels"),
         (Image.new("RGB", (0, 3)), "damaged"),
-        (tmp_path / "none.png", "none.png"),
+        (tmp_path / "none.png", r"none\.png: no such file"),
         (tmp_path, "folder"),
         ("a\0b", "cannot be read"),
         (7, "a path"),
