@@ -195,8 +195,8 @@ class StockOperations:
     ) -> mx.array:
         """Multiply rows [R, 1, K] by chosen matrices of a dense stack [E, K, N] -> [..., 1, N].
 
-        its_row, chosen: indices of row and matrix; None: the rows in order. is_sorted: `chosen`
-        ascends.
+        row_indices, chosen: indices of rows, None for all in order, and of matrices. is_sorted:
+        `chosen` ascends.
         """
         return mx.gather_mm(rows, matrices, row_indices, chosen, sorted_indices=is_sorted)
 

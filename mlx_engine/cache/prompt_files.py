@@ -115,7 +115,7 @@ class PromptFiles:
         """Fill a conversation's caches from files, for the longest saved prefix of `prompt_tokens`.
 
         Returns the state, or None where no prefix of `shortest_prefix` tokens or more is saved.
-        empty: empties the caches; called before. Damaged files are removed.
+        empty_caches: called before filling them. Damaged files are removed.
         """
         self._unread, tag = None, self.provenance_tag
         while True:

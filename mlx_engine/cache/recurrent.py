@@ -319,8 +319,8 @@ class RecurrentCache:
     ) -> None:
         """Start a recurrent layer's cache from zeros: window [1, K-1, C] and a float32 state.
 
-        state: [1, value heads, Dv, Dk], an empty array for a layer without one. rule:
-        implementation of the gated delta rule, None for stock MLX.
+        state: [1, value heads, Dv, Dk], an empty array for a layer without one.
+        rule_method: implementation of the gated delta rule, None for stock MLX.
         """
         self._rule = rule_method or StockDelta()
         self._stock = stock

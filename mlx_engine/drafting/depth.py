@@ -5,12 +5,12 @@ with the most expected tokens per second is drafted, and none where plain decodi
 draft is made only if a loss budget could pay for it should none of its tokens be accepted. So an
 answer takes hardly longer than with drafting off, however wrong the estimates:
 
-    choice = policy.plan(offers, depth, nothing)                    # before a round
-    policy.learn(choice, drafted, accepted, milliseconds, others)   # after the round
+    choice = policy.plan_round(offers, depth, nothing)                    # before a round
+    policy.learn_round(choice, drafted, accepted, milliseconds, others)   # after the round
 
-`plan` may run one round ahead of `learn`. The time of a round may hold a share of the next round's
-time (queueing a round can block until most of it has run), so a time counts as the cost of a depth
-only between rounds of the same depth; the loss budget counts all times.
+`plan_round` may run one round ahead of `learn_round`. The time of a round may hold a share of the
+next round's time (queueing a round can block until most of it has run), so a time counts as the
+cost of a depth only between rounds of the same depth; the loss budget counts all times.
 """
 
 from collections.abc import Callable, Sequence

@@ -132,8 +132,9 @@ def make_output(
 ) -> OutputHead | None:
     """Make the MTP head's output matrix that the options ask for; None for the head's own.
 
-    A head without a matrix, or with one whose rows do not fit into groups, keeps its own. always,
-    frequent_ids: for a reduced vocabulary, tokens that it must have, and the most frequent.
+    A head without a matrix, or with one whose rows do not fit into groups, keeps its own.
+    required_ids, frequent_ids: for a reduced vocabulary, tokens that it must have, and the most
+    frequent.
     """
     matrix = head.mtp_output.matrix if head.mtp_output else None
     if matrix is None or options.output == "full":

@@ -29,8 +29,8 @@ class StoredWeight(NamedTuple):
     """Storage form and size of a weight tensor together with its scales and biases.
 
     storage: a description such as "4-bit affine, groups of 64". nbytes: bytes in memory.
-    file_nbytes: bytes in the file, None where equal. columns_for_cpu: bytes in the packed layout
-    for CPUs, None without one. group_sums: partial sums of a row's product in that layout.
+    file_nbytes: bytes in the file, None where equal. column_layout: bytes in the packed layout for
+    CPUs, None without one. group_sums: partial sums of a row's product in that layout.
     """
 
     storage: str

@@ -117,7 +117,7 @@ class BlockIndexer:
     ) -> Selection | None:
         """Select tokens for each row of a block that was just written to the cache.
 
-        queries: as `project` made them. None where all rows see all tokens.
+        queries: as `project_queries_keys` made them. None where all rows see all tokens.
         """
         spec, rows, (keys,) = self._spec, queries.shape[1], cache.others
         blocks = keys.shape[2] // spec.block

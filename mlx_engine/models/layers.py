@@ -36,7 +36,7 @@ class Linear:
     The result has x's dtype, so that a float32 matrix among quantised ones (routers and gates in
     GGUF files) does not make later layers float32. few_rows: kernel for few rows; adding: kernel
     for product plus bias; many_rows: kernel for prompts; MLX multiplies where none applies.
-    columns: dense transposed view [1, K, N]. columns_for_cpu: product for the "columns" packing.
+    columns: dense transposed view [1, K, N]. column_layout: product for the "columns" packing.
     padding: columns that `padded_product` has beyond the N outputs.
     """
 

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 import transformers as hf
 from model_edits import Arrays, edit_config, edit_tensors
-from tiny_nextn import Floats, Published
+from tiny_nextn import Published
 from tiny_published import VOCABULARY, draw
-from tiny_sparse import MOST
+from tiny_sparse import MOST, published
 from tiny_sparse import SIZES as _SPARSE
 from tiny_tokenizer import make_tiny_tokenizer
 from transformers.models.hy_v4.modeling_hy_v4 import HYV4Attention, HYV4MoE, HYV4RMSNorm
@@ -63,8 +63,8 @@ def _stored(part: torch.nn.Module, prefix: str) -> Arrays:
     made = {}
     for name, value in part.state_dict().items():
         full = prefix + name
-        for theirs, published in _PUBLISHED.items():
-            full = full.replace(theirs, published)
+        for theirs, published_name in _PUBLISHED.items():
+            full = full.replace(theirs, published_name)
         made[full] = mx.array(value.contiguous().numpy())
     return made
 
@@ -123,17 +123,4 @@ def publish(folder: Path, seed: int = 0, **changes: Any) -> Published:
         hidden: torch.Tensor = inner(torch.tensor([read]), use_cache=False).last_hidden_state
         return hidden
 
-    @torch.no_grad()
-    def scored(rows: torch.Tensor) -> Floats:
-        logits: Floats = model.lm_head(rows)[0].numpy()
-        return logits
-
-    def drafts(read: list[int]) -> Floats:
-        return scored(states(read[1:], trunk(read)[:, :-1]))
-
-    hidden = trunk(tokens)
-    first = states(tokens[1:], hidden[:, :-1])
-    best = int(scored(first)[-1].argmax())
-    again = states([*tokens[1:], best], torch.cat([hidden[:, :-1], first[:, -1:]], dim=1))
-    chained = scored(again)[-1]
-    return Published(folder, tokens, scored(hidden), scored(first), best, chained, drafts)
+    return published(folder, tokens, trunk, model.lm_head, states)

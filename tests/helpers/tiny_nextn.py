@@ -10,11 +10,14 @@ import mlx.core as mx
 import numpy as np
 import torch
 import transformers as hf
+from compared import relative
 from model_edits import Arrays, edit_config, edit_tensors
 from numpy.typing import NDArray
 from tiny_published import ARCHITECTURES, VOCABULARY, draw, sizes_of
 from tiny_tokenizer import make_tiny_tokenizer
 from transformers.modeling_layers import MtpModel
+
+from mlx_engine import Engine
 
 TYPES = ("glm4_moe", "glm4_moe_lite", "deepseek_v3")
 OTHERS = ("bailing_hybrid", "ernie4_5_moe", "exaone4", "exaone_moe", "hy_v3", "mellum")
@@ -39,6 +42,21 @@ class Published(NamedTuple):
     drafted: int
     chained: Floats
     drafts: Callable[[list[int]], Floats]
+
+
+def assert_as_published(engine: Engine, tiny: Published) -> None:
+    """Logits of trunk and head are tiny's, and those of one more draft from the head's state."""
+    assert (engine.description.mtp, engine.description.mtp_heads) == (None, 1)
+    model = engine.parts.model
+    (head,) = model.heads
+    tokens, caches = mx.array([tiny.tokens]), head.make_head_caches()
+    hidden = model.forward(tokens, model.make_caches())
+    states = head.mtp_forward(tokens[:, 1:], hidden[:, :-1], caches)
+    caches.commit(len(tiny.tokens) - 1)
+    further = head.mtp_forward(mx.array([[tiny.drafted]]), states[:, -1:], caches)
+    found = model.logits(hidden), head.mtp_logits(states), head.mtp_logits(further)
+    for ours, theirs in zip(found, (tiny.logits, tiny.draft_logits, tiny.chained), strict=True):
+        assert relative(np.array(ours[0]), theirs) < 1e-4
 
 
 def publish(

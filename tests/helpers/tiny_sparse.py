@@ -4,6 +4,7 @@ The head is transformers' layer of the trunk's last kind in its frame of an MTP 
 MtpModel (5.23) runs no head of these families.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -83,9 +84,21 @@ def publish(kind: str, folder: Path, seed: int = 0, **changes: Any) -> Published
         hidden: torch.Tensor = model.model(torch.tensor([read])).last_hidden_state
         return hidden
 
+    return published(folder, tokens, trunk, model.lm_head, states)
+
+
+def published(
+    folder: Path,
+    tokens: list[int],
+    trunk: Callable[[list[int]], torch.Tensor],
+    output: Callable[[torch.Tensor], torch.Tensor],
+    states: Callable[[list[int], torch.Tensor], torch.Tensor],
+) -> Published:
+    """Figures of a folder from its trunk's hidden states, output head and head's states."""
+
     @torch.no_grad()
     def scored(rows: torch.Tensor) -> Floats:
-        logits: Floats = model.lm_head(rows)[0].numpy()
+        logits: Floats = output(rows)[0].numpy()
         return logits
 
     def drafts(read: list[int]) -> Floats:

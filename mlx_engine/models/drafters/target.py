@@ -243,7 +243,7 @@ def check_widths(
 ) -> None:
     """Raise BadModelFile where a width in a draft model's config is not that of its target.
 
-    further: more pairs to compare, by what they are: the draft model's width and the target's.
+    further_pairs: more to compare, by what they are: the draft model's width and the target's.
     """
     pairs = {
         "hidden states are": (hidden, model.hidden_size),

@@ -6,13 +6,12 @@ from dataclasses import replace
 from functools import cache
 
 import mlx.core as mx
-import numpy as np
 import pytest
 import tiny_nextn
-from compared import relative
 from model_edits import drop_tensors
 from session_runs import PICKS, PLAIN
 from tiny_ling import LING_2_5, LING_3, publish
+from tiny_nextn import assert_as_published
 
 import mlx_engine
 from mlx_engine import BadModelFile, UnsupportedModel
@@ -61,30 +60,16 @@ def made(tmp_path_factory):
     return get
 
 
-def figures(folder, tiny):
-    """Logits of trunk and head, and of one more draft from the head's own state."""
+def assert_folder_as_published(folder, tiny):
     engine = mlx_engine.load(folder)
-    assert (engine.description.mtp, engine.description.mtp_heads) == (None, 1)
-    model = engine.parts.model
-    (head,) = model.heads
-    tokens, caches = mx.array([tiny.tokens]), head.make_head_caches()
-    hidden = model.forward(tokens, model.make_caches())
-    states = head.mtp_forward(tokens[:, 1:], hidden[:, :-1], caches)
-    caches.commit(len(tiny.tokens) - 1)
-    further = head.mtp_forward(mx.array([[tiny.drafted]]), states[:, -1:], caches)
-    found = model.logits(hidden), head.mtp_logits(states), head.mtp_logits(further)
-    arrays = [np.array(part[0]) for part in found]
+    assert_as_published(engine, tiny)
     engine.close()
-    return arrays
 
 
 @pytest.mark.parametrize("name", [*CONFIGS, *OF_TRANSFORMERS])
 def test_logits_and_draft_logits(made, name):
     tiny = made(name)
-    for ours, theirs in zip(
-        figures(tiny.folder, tiny), (tiny.logits, tiny.draft_logits, tiny.chained), strict=True
-    ):
-        assert relative(ours, theirs) < 1e-4
+    assert_folder_as_published(tiny.folder, tiny)
 
 
 TEXTS = ("the fox and the fox", "abc abc abc", "1 2 3 1 2 3")
@@ -120,7 +105,7 @@ def test_dropped_and_separate_heads(made, tmp_path):
     mx.save_safetensors(str(place / "model-mtp-layer.safetensors"), heads)
     listed = {"weight_map": dict.fromkeys(arrays.keys() - heads.keys(), "model.safetensors")}
     (place / "model.safetensors.index.json").write_text(json.dumps(listed))
-    assert relative(figures(place, tiny)[1], tiny.draft_logits) < 1e-4
+    assert_folder_as_published(place, tiny)
 
 
 @pytest.mark.parametrize(

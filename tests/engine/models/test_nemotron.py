@@ -3,12 +3,12 @@
 import json
 
 import mlx.core as mx
-import numpy as np
 import pytest
 from compared import relative
 from model_edits import edit_config
 from session_runs import PICKS, PLAIN
 from tiny_nemotron import publish
+from tiny_nextn import assert_as_published
 
 import mlx_engine
 from mlx_engine.models.registry import family_for
@@ -31,30 +31,14 @@ def tiny(request, tmp_path_factory):
     return publish(tmp_path_factory.mktemp("nemotron") / "m", **VARIANTS[request.param])
 
 
-def figures(folder, tiny, **changes):
-    """Logits of trunk and head, and of one more draft from the head's own state."""
-    engine = mlx_engine.load(folder, **changes)
-    assert (engine.description.mtp, engine.description.mtp_heads) == (None, 1)
-    model = engine.parts.model
-    (head,) = model.heads
-    tokens, caches = mx.array([tiny.tokens]), head.make_head_caches()
-    hidden = model.forward(tokens, model.make_caches())
-    states = head.mtp_forward(tokens[:, 1:], hidden[:, :-1], caches)
-    caches.commit(len(tiny.tokens) - 1)
-    further = head.mtp_forward(mx.array([[tiny.drafted]]), states[:, -1:], caches)
-    found = model.logits(hidden), head.mtp_logits(states), head.mtp_logits(further)
-    arrays = [np.array(logits[0]) for logits in found]
+def assert_folder_as_published(folder, tiny):
+    engine = mlx_engine.load(folder)
+    assert_as_published(engine, tiny)
     engine.close()
-    return arrays
-
-
-def assert_as_published(found, tiny):
-    for ours, theirs in zip(found, (tiny.logits, tiny.draft_logits, tiny.chained), strict=True):
-        assert relative(ours, theirs) < 1e-4
 
 
 def test_logits_and_draft_logits(tiny):
-    assert_as_published(figures(tiny.folder, tiny), tiny)
+    assert_folder_as_published(tiny.folder, tiny)
 
 
 def test_another_reading_of_the_head_is_seen(tiny):
@@ -119,7 +103,7 @@ def test_dropped_and_separate_heads(tiny, tmp_path):
     assert mlx_engine.inspect(place).mtp.code == "heads-dropped"
     heads = {n.removeprefix("mtp."): a for n, a in arrays.items() if n.startswith("mtp.")}
     mx.save_safetensors(str(place / "mtp.safetensors"), heads)
-    assert_as_published(figures(place, tiny), tiny)
+    assert_folder_as_published(place, tiny)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from compared import relative
 from model_edits import edit_config, edit_tensors
 from session_runs import PICKS, PLAIN
+from tiny_nextn import assert_as_published
 from tiny_qwen4 import END, SIZES, publish
 
 import mlx_engine
@@ -81,17 +82,7 @@ def logits(folder, tokens):
 
 
 def test_logits_and_draft_logits(engine, tiny):
-    assert (engine.description.mtp, engine.description.mtp_heads) == (None, 1)
-    model = engine.parts.model
-    (head,) = model.heads
-    tokens, caches = mx.array([tiny.tokens]), head.make_head_caches()
-    hidden = model.forward(tokens, model.make_caches())
-    states = head.mtp_forward(tokens[:, 1:], hidden[:, :-1], caches)
-    caches.commit(len(tiny.tokens) - 1)
-    further = head.mtp_forward(mx.array([[tiny.drafted]]), states[:, -1:], caches)
-    found = model.logits(hidden), head.mtp_logits(states), head.mtp_logits(further)
-    for ours, theirs in zip(found, (tiny.logits, tiny.draft_logits, tiny.chained), strict=True):
-        assert relative(np.array(ours[0]), theirs) < 1e-4
+    assert_as_published(engine, tiny)
 
 
 def test_rows_are_the_same_bits_at_every_accepted_count(engine, tiny):

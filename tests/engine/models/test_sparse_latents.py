@@ -19,7 +19,7 @@ from mlx_lm.utils import load_model as open_in_mlx_lm
 from mlx_lm.utils import save_model
 from model_edits import edit_config, logits
 from session_runs import PICKS, PLAIN
-from tiny_nextn import LAYER, Published
+from tiny_nextn import LAYER, Published, assert_as_published
 from tiny_sparse import SIZES
 
 import mlx_engine
@@ -121,29 +121,10 @@ def opened(tmp_path_factory):
         engine.close()
 
 
-def figures(engine, tiny):
-    """Logits of trunk and head, and of one more draft from the head's own state."""
-    assert (engine.description.mtp, engine.description.mtp_heads) == (None, 1)
-    model = engine.parts.model
-    (head,) = model.heads
-    tokens, caches = mx.array([tiny.tokens]), head.make_head_caches()
-    hidden = model.forward(tokens, model.make_caches())
-    states = head.mtp_forward(tokens[:, 1:], hidden[:, :-1], caches)
-    caches.commit(len(tiny.tokens) - 1)
-    further = head.mtp_forward(mx.array([[tiny.drafted]]), states[:, -1:], caches)
-    found = model.logits(hidden), head.mtp_logits(states), head.mtp_logits(further)
-    return [np.array(logits[0]) for logits in found]
-
-
-def assert_as_published(found, tiny):
-    for ours, theirs in zip(found, (tiny.logits, tiny.draft_logits, tiny.chained), strict=True):
-        assert relative(ours, theirs) < 1e-4
-
-
 @pytest.mark.parametrize("name", VARIANTS)
 def test_logits_and_draft_logits_below_and_above_the_selection(opened, name):
     tiny, engine = opened(name)
-    assert_as_published(figures(engine, tiny), tiny)
+    assert_as_published(engine, tiny)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -359,7 +340,7 @@ def test_heads_that_mlx_vlm_split_off(opened, tmp_path, name):
     mx.save_safetensors(str(place / "model.safetensors"), trunk)
     mx.save_safetensors(str(heads / "model.safetensors"), split)
     engine = mlx_engine.load(place, heads=heads)
-    assert_as_published(figures(engine, tiny), tiny)
+    assert_as_published(engine, tiny)
     engine.close()
 
 
@@ -389,7 +370,7 @@ _ARCHITECTURE = {"general.architecture": "glm-dsa"}
 def test_a_gguf_of_deepseek(opened, tmp_path):
     tiny = opened("3.2").tiny
     engine = mlx_engine.load(convert(tiny.folder, tmp_path / "m.gguf"))
-    assert_as_published(figures(engine, tiny), tiny)
+    assert_as_published(engine, tiny)
     engine.close()
 
 
