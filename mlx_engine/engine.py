@@ -458,9 +458,9 @@ class Engine:
 
     @property
     def conversations_nbytes(self) -> int:
-        """Bytes of all conversations: caches, checkpoints and states of drafters."""
+        """Bytes of all conversations: caches, checkpoints, states of drafters, encoded pictures."""
         self._check()
-        return self._parts.prompts.nbytes
+        return self._parts.prompts.nbytes + self._parts.pictures.nbytes
 
     def forget_conversations(self) -> None:
         """Free the memory of all conversations except running answers.
@@ -468,7 +468,7 @@ class Engine:
         Messages stay, and are read again when a conversation goes on.
         """
         self._check()
-        self._parts.prompts.drop_idle_chats()
+        self._parts.free_memory()
         mx.clear_cache()
 
     def __enter__(self) -> Self:

@@ -18,6 +18,7 @@ from app.window.controls.scroll_bar import overlay_bar
 from app.window.drafting_charts import CostCurve, DepthBars, PassBars, StageBar
 from app.window.language import DRAFTING, STEP, TOKEN, percent, said, tr
 from app.window.look import look
+from mlx_engine.values.conversation import PromptProgress
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import KernelState
 from mlx_engine.values.words import Words
@@ -40,8 +41,7 @@ class StripFigures:
     tokens_per_second: float | None = None
     context_used: int | None = None
     context_length: int | None = None
-    prompt_done: int | None = None
-    prompt_total: int | None = None
+    reading: PromptProgress | None = None
 
 
 class StatusStrip(QAbstractButton):
@@ -155,8 +155,7 @@ def strip_figures(figures: DraftingFigures) -> StripFigures:
         tokens_per_second=figures.last_speed if speed is None else speed,
         context_used=figures.context_used,
         context_length=model.context_length if model else None,
-        prompt_done=progress.done if progress else None,
-        prompt_total=progress.total if progress else None,
+        reading=progress,
     )
 
 
@@ -219,12 +218,16 @@ def accepted_in_words(history: RoundHistory) -> str:
 
 def context_in_words(figures: StripFigures) -> str:
     """Say how much of the prompt is read while it is, else how much of the context is used."""
-    if figures.prompt_total and (figures.prompt_done or 0) < figures.prompt_total - 1:
+    reading = figures.reading
+    if reading and reading.pictures:
         return tr(
-            "{done:,} of {total:,} tokens read",
-            done=figures.prompt_done,
-            total=figures.prompt_total,
+            "Looking at picture {number} of {count}, {share}",
+            number=reading.picture_number,
+            count=reading.pictures,
+            share=percent(reading.encoded / reading.pictures),
         )
+    if reading and reading.done < reading.total - 1:
+        return tr("{done:,} of {total:,} tokens read", done=reading.done, total=reading.total)
     if figures.context_used is None or figures.context_length is None:
         return ""
     return tr(

@@ -1769,6 +1769,10 @@ Für Details klicken.</translation>
         <translation>{share} richtig geraten</translation>
     </message>
     <message>
+        <source>Looking at picture {number} of {count}, {share}</source>
+        <translation>Bild {number} von {count} wird betrachtet, {share}</translation>
+    </message>
+    <message>
         <source>Row 1 is the first guessed token of a step, row 2 the second, and so on. A full bar means every guess was right. The further ahead, the harder it is to guess.</source>
         <translation>Zeile 1 ist das erste geratene Token eines Schritts, Zeile 2 das zweite und so weiter. Ein voller Balken heißt: Alles war richtig geraten. Je weiter voraus, desto schwerer ist es zu raten.</translation>
     </message>

@@ -200,6 +200,10 @@ class Screen:
         try:
             for event in events:
                 match event:
+                    case PromptProgress(encoded=encoded, pictures=count) if count:
+                        share = f"{100 * encoded / count:.0f} %"
+                        now = f"picture {event.picture_number} of {count} ({share})"
+                        self.show_status(f"Looking at {now}")
                     case PromptProgress(done, total, reused):
                         if total - reused > SHORT_PROMPT and done < total:
                             self.show_status(f"Reading the prompt: {done} of {total} tokens")

@@ -165,8 +165,9 @@ class ModelParts(DecodeConfig):
     after_answer: Callable[[], None] = lambda: None
 
     def free_memory(self) -> None:
-        """Drop the tokens and caches of all conversations without a running answer."""
+        """Drop encoded pictures, and what was read of conversations without a running answer."""
         self.prompts.drop_idle_chats()
+        self.pictures.forget()
 
     def check_cache(self, cache: CacheOptions) -> None:
         """Raise BadOption if this model cannot keep keys and values in these bits."""

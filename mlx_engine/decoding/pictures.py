@@ -6,7 +6,7 @@ other one.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -19,6 +19,20 @@ from mlx_engine.values.picture import Picture
 
 MOST_KEPT = 256 * 1024**2
 """Bytes of the newest encoded pictures that are kept."""
+
+
+class EncodingStep(NamedTuple):
+    """The share of a picture's encoding that is done, and at the end embeddings [1, tokens, H]."""
+
+    share: float
+    embeddings: mx.array | None = None
+
+
+class EncodingProgress(NamedTuple):
+    """How many of a prompt's `total` pictures are encoded; part of the present one counts."""
+
+    done: float
+    total: int
 
 
 class PictureEncoder:
@@ -42,18 +56,34 @@ class PictureEncoder:
             )
         return self.tower
 
-    def encode(self, picture: Picture, stopped: Callable[[], bool]) -> mx.array | None:
-        """Return a picture's embeddings [1, tokens, H]; None where `stopped` before the end."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the encoded pictures that are kept."""
+        return sum(made.nbytes for made in self._kept.values())
+
+    def forget(self) -> None:
+        """Let go of all encoded pictures."""
+        self._kept.clear()
+
+    def keeps(self, picture: Picture) -> bool:
+        """Whether a picture needs no encoding."""
+        return picture.digest in self._kept
+
+    def encode(self, picture: Picture) -> Iterator[EncodingStep]:
+        """Encode a picture layer by layer, in one step if it is kept; the last has embeddings."""
         made = self._kept.pop(picture.digest, None)
         if made is None:
-            made = self.require_tower().encode(picture, stopped)
-            if made is None:
-                return None
+            tower = self.require_tower()
+            for number, layer in enumerate(tower.encode(picture), 1):
+                made = layer
+                if number < tower.steps:
+                    yield EncodingStep(number / tower.steps)
             self.encoded += 1
+        assert made is not None
         self._kept[picture.digest] = made
-        while sum(other.nbytes for other in self._kept.values()) > MOST_KEPT:
+        while self.nbytes > MOST_KEPT:
             del self._kept[next(iter(self._kept))]
-        return made
+        yield EncodingStep(1.0, made)
 
 
 class PlacedPicture(NamedTuple):
@@ -80,6 +110,7 @@ class PromptPictures:
     def __init__(self, placed: Sequence[PlacedPicture], encoder: PictureEncoder) -> None:
         self._placed, self._encoder = placed, encoder
         self._encoded: dict[int, mx.array] = {}
+        self._done = 0
 
     @property
     def end_index(self) -> int:
@@ -96,18 +127,33 @@ class PromptPictures:
         before = [placed for placed in self._placed if placed.end <= length]
         return before[-1].next_position - before[-1].end if before else 0
 
-    def encode_next(self, start: int, end: int, stopped: Callable[[], bool]) -> bool:
-        """Encode one of the pictures in tokens `start` to `end`; False if all of them are.
+    def encode(self, start: int, end: int) -> Iterator[EncodingProgress]:
+        """Encode the pictures in tokens `start` to `end` layer by layer, if they are not yet.
 
-        Where `stopped`, nothing is encoded.
+        The progress is of all pictures that this prompt needs encoded, from `start` on.
         """
         for number, placed in enumerate(self._placed):
-            if placed.start < end and placed.end > start and number not in self._encoded:
-                made = self._encoder.encode(placed.picture, stopped)
-                if made is not None:
-                    self._encoded[number] = made
-                return True
-        return False
+            if placed.start >= end or placed.end <= start or number in self._encoded:
+                continue
+            is_kept, to_come = self._encoder.keeps(placed.picture), self._count_unencoded(start)
+            for step in self._encoder.encode(placed.picture):
+                if step.embeddings is not None:
+                    self._encoded[number] = step.embeddings
+                if not is_kept:
+                    yield EncodingProgress(self._done + step.share, self._done + to_come)
+            self._done += not is_kept
+
+    def _count_unencoded(self, start: int) -> int:
+        """Count the different pictures behind token `start` that are still to be encoded."""
+        return len(
+            {
+                placed.picture.digest
+                for number, placed in enumerate(self._placed)
+                if placed.end > start
+                and number not in self._encoded
+                and not self._encoder.keeps(placed.picture)
+            }
+        )
 
     def embeddings(self, start: int, end: int) -> PictureRows | None:
         """Make the rows of tokens `start` to `end`, pictures encoded; None for text alone.

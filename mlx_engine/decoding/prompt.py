@@ -195,7 +195,9 @@ def tokenize_raw_prompt(parts: ModelParts, prompt: str | Sequence[int]) -> list[
 def prefill(
     sequence: SequenceState, prompt: Prompt, chunk: int, stopped: Callable[[], bool]
 ) -> Iterator[PromptProgress]:
-    """Read all tokens of the prompt but the last; end early, between chunks, when `stopped`.
+    """Read all tokens of the prompt but the last; end early when `stopped`.
+
+    That is asked between chunks, and between the layers through which a picture is encoded.
 
     Tokens that an earlier turn or another conversation has read are reused; a new draft source that
     runs a model reads them first. Checkpoints are made after the shared tokens, after the stable
@@ -228,9 +230,11 @@ def prefill(
         is_far = (bool(near) and start < min(near)) or start < seen
         stops = [place for place in (*marks, *near, seen, last) if place > start]
         end = min(start + chunk, *stops)
-        if pictures is not None and pictures.encode_next(start, end, stopped):
-            yield PromptProgress(start, len(tokens), reused)
-            continue
+        if pictures is not None:
+            for encoded in pictures.encode(start, end):
+                yield PromptProgress(start, len(tokens), reused, 0, encoded.done, encoded.total)
+                if stopped():
+                    return
         part, rows = (
             tokens[start:end],
             None if pictures is None else pictures.embeddings(start, end),

@@ -89,12 +89,21 @@ class PromptProgress:
     """Progress of prefill: `done` of `total` prompt tokens, `reused` of them from the prompt cache.
 
     head_rows: prompt tokens that the MTP heads processed since the previous PromptProgress.
+    encoded: how many of `pictures` pictures are encoded, part of the present one included; both 0
+    unless this event tells of encoding.
     """
 
     done: int
     total: int
     reused: int = 0
     head_rows: int = 0
+    encoded: float = 0.0
+    pictures: int = 0
+
+    @property
+    def picture_number(self) -> int:
+        """Number of the picture that is being encoded, from 1."""
+        return min(int(self.encoded) + 1, self.pictures)
 
 
 @dataclass(frozen=True, slots=True)

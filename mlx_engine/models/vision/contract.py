@@ -1,6 +1,6 @@
 """Protocol of vision towers, and what a forward pass over a prompt with pictures needs of them."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 import mlx.core as mx
@@ -54,5 +54,12 @@ class VisionTower(Protocol):
         They are of time, height and width. The text behind goes on at their largest plus 1.
         """
 
-    def encode(self, picture: Picture, should_stop: Callable[[], bool]) -> mx.array | None:
-        """Encode a picture -> embeddings [1, tokens, H], evaluated; None where `should_stop`."""
+    @property
+    def steps(self) -> int:
+        """Number of arrays that `encode` yields."""
+
+    def encode(self, picture: Picture) -> Iterator[mx.array]:
+        """Encode a picture layer by layer; the last array is its embeddings [1, tokens, H].
+
+        Each array is evaluated when it is yielded, so that the caller can stop between layers.
+        """

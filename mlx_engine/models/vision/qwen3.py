@@ -9,7 +9,7 @@ time and differ in row and column, and the text behind goes on after the longer 
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -179,8 +179,13 @@ class Qwen3Tower:
         row, column = np.divmod(np.arange(grid.tokens), grid.columns)
         return np.stack([np.zeros_like(row), row, column])
 
-    def encode(self, picture: Picture, should_stop: Callable[[], bool]) -> mx.array | None:
-        """Encode a picture -> embeddings [1, tokens, H], evaluated; None where `should_stop`."""
+    @property
+    def steps(self) -> int:
+        """Number of arrays that `encode` yields."""
+        return self._spec.depth + 1
+
+    def encode(self, picture: Picture) -> Iterator[mx.array]:
+        """Encode a picture layer by layer; the last array is its embeddings [1, tokens, H]."""
         spec, grid = self._spec, self.token_grid(picture)
         dtype = self._patches.matrix.dtype
         x = self._patches(mx.array(spec.cut_patches(picture, grid))[None].astype(dtype))
@@ -188,14 +193,13 @@ class Qwen3Tower:
         x = x + self._learned_positions(row, column, grid).astype(dtype)
         rotation = _rotation(row, column, spec.hidden // spec.heads)
         for block in self._blocks:
-            if should_stop():
-                return None
             x = block(x, rotation)
             mx.eval(x)
+            yield x
         joined = self._norm(x).reshape(1, grid.tokens, -1)
         made = self._out(activation("gelu")(self._join(joined)))
         mx.eval(made)
-        return made
+        yield made
 
     def _learned_positions(
         self, row: NDArray[np.int64], column: NDArray[np.int64], grid: TokenGrid

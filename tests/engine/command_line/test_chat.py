@@ -180,7 +180,9 @@ def test_a_terminal_gets_tints_and_dimmed_thinking() -> None:
 def test_a_long_prompt_shows_how_far_it_is() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, color_system=None, markup=False)
-    Screen(console, console).show_answer([PromptProgress(512, 4096), PromptProgress(4096, 4096)])
+    steps = [(512, 4096, 0, 0, 1.5, 6), (512, 4096), (4096, 4096)]
+    Screen(console, console).show_answer([PromptProgress(*step) for step in steps])
+    assert "Looking at picture 2 of 6 (25 %)" in out.getvalue()
     assert "Reading the prompt: 512 of 4096 tokens" in out.getvalue()
     assert out.getvalue().endswith("\x1b[2K")
 

@@ -11,7 +11,7 @@ from tiny_vision import PLACEHOLDER, picture, reference_logits, write_tiny_visio
 
 from mlx_engine.decoding.prompt import EMPTY_ANSWER, ChatPrompts
 from mlx_engine.engine import Engine, open_engine
-from mlx_engine.values.conversation import TURN_ENDS, GenerationFinished, Message
+from mlx_engine.values.conversation import TURN_ENDS, GenerationFinished, Message, PromptProgress
 from mlx_engine.values.errors import BadChatTemplate, BadPicture, PromptTooLong
 from mlx_engine.values.options import (
     DraftOptions,
@@ -125,7 +125,6 @@ def test_a_picture_is_encoded_and_read_once(folder: Path, tmp_path: Path) -> Non
         list(third.send("Hello there, how are you today?", images=[FIRST, OTHER]))
         assert encoder.encoded == 3  # of the same size, but another picture
         assert third.stats.reused_tokens < 2 * 15
-        assert encoder.encode(read_picture(picture(7, 40, 24)), lambda: True) is None
         messages = session.messages
         engine.parts.prompts.save_prompts()
     with open_engine(folder, options) as engine:
@@ -159,16 +158,21 @@ def test_after_a_picture_is_edited_away(engine: Engine) -> None:
 
 def test_stopped_while_encoding(engine: Engine) -> None:
     engine.forget_conversations()
-    engine.parts.pictures._kept.clear()
-    session, before = engine.session(generation=LONG), engine.parts.pictures.encoded
+    session, encoder = engine.session(generation=LONG), engine.parts.pictures
+    before, layers = encoder.encoded, encoder.require_tower().steps
     events = session.send("Hello", images=[FIRST, SECOND])
-    next(events)
-    next(events)
+    for step in range(2 + layers):
+        assert isinstance(told := next(events), PromptProgress)
+        assert told.encoded == pytest.approx(step / layers)
     session.stop()
     assert isinstance(last := list(events)[-1], GenerationFinished)
     assert last.reason == "stopped"
-    assert engine.parts.pictures.encoded == before + 1
-    assert listen(session, session.continue_answer()).tokens
+    assert encoder.encoded == before + 1
+    told = listen(session, session.continue_answer()).progress
+    assert [step.encoded for step in told if step.pictures] == [
+        pytest.approx(1 + step / layers) for step in range(1, 1 + layers)
+    ]
+    assert {step.pictures for step in told} == {0, 2}
 
 
 def test_what_cannot_be_asked_changes_nothing(engine: Engine, tmp_path: Path) -> None:

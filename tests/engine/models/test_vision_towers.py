@@ -48,9 +48,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def encoded(engine: Engine, each: Picture) -> NDArray[np.float32]:
-    made = engine.parts.pictures.encode(each, lambda: False)
-    assert made is not None
-    return np.array(made[0])
+    *_, last = engine.parts.pictures.encode(each)
+    assert last.embeddings is not None
+    return np.array(last.embeddings[0])
 
 
 def theirs(folder: Path, each: Picture) -> NDArray[np.float32]:
@@ -66,8 +66,7 @@ def logits(engine: Engine, prompt: Prompt, chunk: int) -> NDArray[np.float32]:
     assert pictures is not None
     for start in range(0, len(prompt.ids), chunk):
         end = min(start + chunk, len(prompt.ids))
-        while pictures.encode_next(start, end, lambda: False):
-            pass
+        list(pictures.encode(start, end))
         rows, tokens = (
             pictures.embeddings(start, end),
             mx.array([text_only_ids(prompt.ids[start:end])]),

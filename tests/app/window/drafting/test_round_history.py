@@ -22,6 +22,7 @@ from app.window.drafting_view import (
     reasons_in_words,
     summary,
 )
+from mlx_engine.values.conversation import PromptProgress
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.stats import AnswerTally, GenerationStats, RoundStats
 
@@ -199,11 +200,13 @@ def test_answers_of_before_count_like_new_ones():
 
 
 def test_words_of_the_strip():
-    assert context_in_words(StripFigures(prompt_done=128, prompt_total=2000)) == (
+    assert context_in_words(StripFigures(reading=PromptProgress(128, 2000))) == (
         "128 of 2,000 tokens read"
     )
     done = StripFigures(
-        41.31, context_used=3100, context_length=32768, prompt_done=9, prompt_total=10
+        41.31, context_used=3100, context_length=32768, reading=PromptProgress(9, 10)
     )
     assert context_in_words(done) == "3,100 of 32,768 tokens"
     assert context_in_words(StripFigures()) == ""
+    looking = StripFigures(reading=PromptProgress(9, 2000, encoded=1.5, pictures=6))
+    assert context_in_words(looking) == "Looking at picture 2 of 6, 25%"
