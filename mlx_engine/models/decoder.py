@@ -17,10 +17,10 @@ from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock, PerLayerEmbedding
 from mlx_engine.models.contract import WAITS_FOR_TOKENS, JointForward
 from mlx_engine.models.hyper_connections import (
-    Connection,
+    LastConnection,
     StreamBlock,
     StreamsMtpInput,
-    connection_of,
+    last_connection_of,
 )
 from mlx_engine.models.kernel_matrices import FewRowMatrix
 from mlx_engine.models.layers import Embedding, Linear, Norm
@@ -243,11 +243,11 @@ def _read_block(block: model_spec.BlockSpec, part: Part, model: model_spec.Model
 
 def _read_last_norm(
     spec: model_spec.ModelSpec, part: Part, streams: model_spec.AnyStreams | None
-) -> Norm | Connection:
+) -> Norm | LastConnection:
     """Read what makes a hidden state of the residual: a norm, or a mix of all streams."""
     if streams is None:
         return Norm.read(part, "norm", spec.eps, is_layer_norm=spec.norm == "layer")
-    return connection_of(streams, part.subpart("hyper_connection_mixer"), spec.eps)
+    return last_connection_of(streams, part.subpart("hyper_connection_mixer"), spec.eps)
 
 
 class _Layer(NamedTuple):
@@ -350,7 +350,7 @@ class DecoderHead:
         head_number: int,
         part: Part,
         embedding: Embedding,
-        norm: Norm | Connection,
+        norm: Norm | LastConnection,
         output: Linear,
     ) -> None:
         assert spec.heads is not None

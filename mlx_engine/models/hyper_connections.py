@@ -4,7 +4,8 @@ Hidden states of such a model are all streams side by side, [1, T, S * H]. A con
 them to what a mixer or feed-forward reads, and adds what that makes to each stream by a gain. In
 Qwen3.8-Flash-Next's, streams are normed each, and the mix has a weight for every element of a
 stream, by a low-rank product. In Hy4's ("iHC"), streams are normed together, the mix has a weight
-for each stream, and a norm follows. Nothing is exchanged between streams, as it is in DeepSeek-V4.
+for each stream, and a norm follows. Those of GLM-5.3-Flash and DeepSeek-V4 ("mHC", arXiv
+2512.24880) mix the streams with one another, too, by a matrix whose rows and columns sum to 1.
 
 A block of Qwen3.8-Flash-Next may add embeddings of n-grams to its streams first.
 """
@@ -32,13 +33,15 @@ from mlx_engine.values.options import CacheBits
 
 
 class CollapsedStreams(NamedTuple):
-    """What a block reads of residual streams, [1, T, H], and the gains of the streams, if any.
+    """What a block reads of residual streams, [1, T, H], and how its output is added to them.
 
-    gains: [1, T, S], for `add_to_residual` of the connection that made them.
+    gains: of the streams, [1, T, S]; None for the output head. exchange: shares [1, T, S, S] of
+    stream i that go to stream j; None where each stream stays by itself.
     """
 
     mixed: mx.array
     gains: mx.array | None
+    exchange: mx.array | None = None
 
 
 class HyperConnection:
@@ -71,11 +74,12 @@ class HyperConnection:
         return self.collapse_streams(streams).mixed
 
     def add_to_residual(
-        self, streams: mx.array, layer_output: mx.array, gains: mx.array
+        self, streams: mx.array, layer_output: mx.array, read: CollapsedStreams
     ) -> mx.array:
-        """Add a block's output [1, T, H] to each residual stream by its gain."""
+        """Add the output [1, T, H] of a block, for what it read, to each stream by its gain."""
+        assert read.gains is not None
         split = streams.reshape(*layer_output.shape[:-1], self._count, -1)
-        added = self._inject(split, layer_output[..., None, :], gains[..., None])
+        added = self._inject(split, layer_output[..., None, :], read.gains[..., None])
         return added.reshape(streams.shape)
 
 
@@ -103,10 +107,15 @@ class WholeStreamConnection:
         self._spec, self._eps, self._stock = spec, eps, part.kernels.stock
         self._raw = Linear.read(part, "mix", mx.float32)
         base, scale = part.vector("base", mx.float32), part.vector("scale", mx.float32)
-        factors = mx.array([1.0, spec.magnitude][: scale.size])
-        self._squashing = mx.repeat(scale, spec.count), base, mx.repeat(factors, spec.count)
+        kinds, floors = min(scale.size, 2), (spec.eps, 0.0 if spec.exchange_steps else spec.eps)
+        by_kind = (scale[:kinds], mx.array((1.0, spec.magnitude)[:kinds]), mx.array(floors[:kinds]))
+        scales, factors, addends = (mx.repeat(numbers, spec.count) for numbers in by_kind)
+        self._squashing = scales, base[: kinds * spec.count], factors, addends
         self._norm = Norm.read(part, "norm", eps)
-        self._squash = self._stock.compile_elementwise(_squash_function(spec.eps))
+        self._exchange = None
+        if scale.size > kinds:
+            self._exchange = StreamExchange(spec, scale[kinds:], base[kinds * spec.count :], part)
+        self._squash = self._stock.compile_elementwise(_scaled_sigmoid)
         self._weigh = self._stock.compile_elementwise(_weighted_sum)
         self._add = self._stock.compile_elementwise(_add_product)
 
@@ -114,27 +123,36 @@ class WholeStreamConnection:
         """Mix residual streams [1, T, S * H] to what a block reads [1, T, H], normed."""
         count = self._spec.count
         raw = self._raw(self._stock.rms_norm(streams.astype(mx.float32), None, self._eps))
+        shares = None
+        if self._exchange is not None:
+            raw, of_exchange = mx.split(raw, [2 * count], axis=-1)
+            shares = self._exchange.shares(of_exchange)
         weights, *gains = mx.split(self._squash(raw, *self._squashing), raw.shape[-1] // count, -1)
         columns, parts = (mx.split(array, count, axis=-1) for array in (weights, streams))
         mixed = self._norm(self._weigh(*columns, *parts))
-        return CollapsedStreams(mixed, gains[0] if gains else None)
+        return CollapsedStreams(mixed, gains[0] if gains else None, shares)
 
     def __call__(self, streams: mx.array) -> mx.array:
         """Mix residual streams [1, T, S * H] to a normed hidden state [1, T, H]."""
         return self.collapse_streams(streams).mixed
 
     def add_to_residual(
-        self, streams: mx.array, layer_output: mx.array, gains: mx.array
+        self, streams: mx.array, layer_output: mx.array, read: CollapsedStreams
     ) -> mx.array:
-        """Add a block's output [1, T, H] to each residual stream by its gain."""
+        """Add the output [1, T, H] of a block, for what it read, to each stream by its gain."""
+        assert read.gains is not None
+        made, gains = layer_output[..., None, :], read.gains[..., None]
         split = streams.reshape(*layer_output.shape[:-1], self._spec.count, -1)
-        return self._add(split, layer_output[..., None, :], gains[..., None]).reshape(streams.shape)
+        if self._exchange is None or read.exchange is None:
+            return self._add(split, made, gains).reshape(streams.shape)
+        return self._exchange.add(split, read.exchange, made, gains).reshape(streams.shape)
 
 
-@cache
-def _squash_function(eps: float) -> ElementwiseFunction:
-    """Make what turns products into weights and gains: a scaled sigmoid of each, plus eps."""
-    return lambda raw, scale, base, factors: factors * mx.sigmoid(raw * scale + base) + eps
+def _scaled_sigmoid(
+    raw: mx.array, scale: mx.array, base: mx.array, factors: mx.array, addends: mx.array
+) -> mx.array:
+    """Make weights and gains of products."""
+    return factors * mx.sigmoid(raw * scale + base) + addends
 
 
 def _weighted_sum(*weights_and_streams: mx.array) -> mx.array:
@@ -150,6 +168,77 @@ def _add_product(streams: mx.array, layer_output: mx.array, gains: mx.array) -> 
     return (streams + layer_output.astype(mx.float32) * gains).astype(streams.dtype)
 
 
+class StreamExchange:
+    """Exchange between residual streams by a matrix of shares, made doubly stochastic.
+
+    The matrix is a softmax of each row; Sinkhorn's method then divides columns and rows by their
+    sums in turn, columns once more than rows.
+    """
+
+    def __init__(
+        self, spec: model_spec.WholeStreamsSpec, scale: mx.array, base: mx.array, part: Part
+    ) -> None:
+        self._spec, self._scale, self._stock = spec, scale, part.kernels.stock
+        self._base, self._floor = base.reshape(spec.count, -1), mx.array(spec.eps)
+        self._scaled = self._stock.compile_elementwise(_scaled_sum)
+        self._divide = self._stock.compile_elementwise(_divide_by_sum)
+        self._add = self._stock.compile_elementwise(_add_exchanged)
+
+    def shares(self, raw: mx.array) -> mx.array:
+        """Make shares [1, T, S, S] of products [1, T, S * S]."""
+        matrix = raw.reshape(*raw.shape[:-1], self._spec.count, -1)
+        matrix = mx.softmax(self._scaled(matrix, self._scale, self._base), axis=-1) + self._floor
+        for step in range(1, 2 * self._spec.exchange_steps):
+            parts = mx.split(matrix, self._spec.count, axis=-2 if step % 2 else -1)
+            matrix = self._divide(matrix, self._floor, *parts)
+        return matrix
+
+    def add(
+        self, streams: mx.array, shares: mx.array, layer_output: mx.array, gains: mx.array
+    ) -> mx.array:
+        """Exchange streams [1, T, S, H] by shares, and add an output [1, T, 1, H] by gains."""
+        columns = mx.split(shares.swapaxes(-1, -2), self._spec.count, axis=-1)
+        parts = mx.split(streams, self._spec.count, axis=-2)
+        return self._add(layer_output, gains, *columns, *parts)
+
+
+def _scaled_sum(raw: mx.array, scale: mx.array, base: mx.array) -> mx.array:
+    return raw * scale + base
+
+
+def _divide_by_sum(matrix: mx.array, floor: mx.array, *parts: mx.array) -> mx.array:
+    return matrix / (sum(parts[1:], parts[0]) + floor)
+
+
+def _add_exchanged(
+    layer_output: mx.array, gains: mx.array, *shares_and_streams: mx.array
+) -> mx.array:
+    """Streams by shares, plus gains times an output, in float32, rounded once."""
+    count = len(shares_and_streams) // 2
+    made = layer_output.astype(mx.float32) * gains
+    for share, stream in zip(shares_and_streams[:count], shares_and_streams[count:], strict=True):
+        made = made + share * stream.astype(mx.float32)
+    return made.astype(layer_output.dtype)
+
+
+class StreamsMean:
+    """Output head's reading of residual streams: their mean, normed."""
+
+    def __init__(self, spec: model_spec.WholeStreamsSpec, part: Part, eps: float) -> None:
+        self._count, self._norm = spec.count, Norm.read(part, "norm", eps)
+        self._average = part.kernels.stock.compile_elementwise(_mean)
+
+    def __call__(self, streams: mx.array) -> mx.array:
+        """Average residual streams [1, T, S * H] to a normed hidden state [1, T, H]."""
+        return self._norm(self._average(*mx.split(streams, self._count, axis=-1)))
+
+
+def _mean(*streams: mx.array) -> mx.array:
+    """Mean of streams in float32, rounded once."""
+    widened = [stream.astype(mx.float32) for stream in streams]
+    return (sum(widened[1:], widened[0]) / len(streams)).astype(streams[0].dtype)
+
+
 Connection = HyperConnection | WholeStreamConnection
 
 
@@ -158,6 +247,16 @@ def connection_of(spec: model_spec.AnyStreams, part: Part, eps: float) -> Connec
     if isinstance(spec, model_spec.WholeStreamsSpec):
         return WholeStreamConnection(spec, part, eps)
     return HyperConnection(spec, part, eps)
+
+
+LastConnection = Connection | StreamsMean
+
+
+def last_connection_of(spec: model_spec.AnyStreams, part: Part, eps: float) -> LastConnection:
+    """Build what makes a hidden state of residual streams for the output head."""
+    if isinstance(spec, model_spec.WholeStreamsSpec) and spec.ends == "mean":
+        return StreamsMean(spec, part, eps)
+    return connection_of(spec, part, eps)
 
 
 class NgramEmbedding:
@@ -287,13 +386,11 @@ class StreamBlock:
         *before, cache = caches
         if self._ngrams is not None and tokens is not None:
             streams = self._ngrams.add_to_residual(streams, before, tokens)
-        read, gains = self._to_mixer.collapse_streams(streams)
-        assert gains is not None
-        made = self._mixer.out_proj.linear(self._mixer.mix_tokens(read, cache, masks))
-        streams = self._to_mixer.add_to_residual(streams, made, gains)
-        read, gains = self._to_feed.collapse_streams(streams)
-        assert gains is not None
-        return self._to_feed.add_to_residual(streams, self._feed(read), gains)
+        read = self._to_mixer.collapse_streams(streams)
+        made = self._mixer.out_proj.linear(self._mixer.mix_tokens(read.mixed, cache, masks))
+        streams = self._to_mixer.add_to_residual(streams, made, read)
+        read = self._to_feed.collapse_streams(streams)
+        return self._to_feed.add_to_residual(streams, self._feed(read.mixed), read)
 
 
 class StreamsMtpInput:

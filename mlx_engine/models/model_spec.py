@@ -58,23 +58,32 @@ class StreamsSpec:
 
 @dataclass(frozen=True, slots=True)
 class WholeStreamsSpec:
-    """Residual streams whose hyper-connections weigh each stream as a whole, before a norm (Hy4).
+    """Residual streams whose hyper-connections weigh each stream as a whole, before a norm.
 
-    count: of the streams. magnitude: of gains, at most. eps: added to weights and gains.
+    count: of the streams. magnitude: of gains, at most. eps: added to weights; to gains as well
+    where streams stay by themselves (Hy4). exchange_steps: of Sinkhorn's method, which makes the
+    matrix that mixes streams with one another (mHC, arXiv 2512.24880); 0 for none. ends: the trunk,
+    in a weighted sum of the streams or in their mean.
     """
 
     count: int
     magnitude: float
     eps: float
+    exchange_steps: int = 0
+    ends: Literal["weighted", "mean"] = "weighted"
 
     def tensors(self, hidden: int, *, has_gains: bool) -> Shapes:
         """Names and shapes of the weights of one hyper-connection, as of StreamsSpec."""
+        made: Shapes = {"norm.weight": (hidden,)}
+        if not has_gains and self.ends == "mean":
+            return made
         kinds = 2 if has_gains else 1
-        return {
-            "mix.weight": (kinds * self.count, self.count * hidden),
-            "base": (kinds * self.count,),
-            "scale": (kinds,),
-            "norm.weight": (hidden,),
+        exchanges = has_gains and self.exchange_steps > 0
+        rows = self.count * (kinds + (self.count if exchanges else 0))
+        return made | {
+            "mix.weight": (rows, self.count * hidden),
+            "base": (rows,),
+            "scale": (kinds + exchanges,),
         }
 
 
