@@ -253,3 +253,59 @@ class DecoderBlock:
     ) -> mx.array:
         normed = layer_output if norm is None else norm(layer_output)
         return residual + (normed if self._scale == 1.0 else normed * self._scale)
+
+
+class _Half(NamedTuple):
+    """Half of a block with shortcut-connected experts: mixer and dense feed-forward."""
+
+    norm: Norm
+    mixer: Mixer
+    second_norm: Norm
+    feed: GatedFeedForward
+
+    @staticmethod
+    def read(half: model_spec.BlockSpec, part: Part, eps: float) -> "_Half":
+        assert half.mixer is not None
+        assert isinstance(half.feed, FeedForwardSpec)
+        norm, second_norm = (Norm.read(part, name, eps) for name in half.norm_names)
+        feed = GatedFeedForward.read(part.subpart(half.feed.prefix), half.feed)
+        return _Half(norm, build_mixer(half.mixer, part, eps), second_norm, feed)
+
+
+class ShortcutBlock:
+    """A block of two halves, whose experts run beside the first half's end and the second half.
+
+    They read what the first half's feed-forward reads (arXiv 2404.05019).
+    """
+
+    def __init__(
+        self, block: model_spec.BlockSpec, part: Part, model: model_spec.ModelSpec
+    ) -> None:
+        assert isinstance(block.feed, layer_specs.ExpertsSpec)
+        parts = (part.subpart(f"halves.{number}") for number in range(len(block.halves)))
+        self._halves = [
+            _Half.read(half, own, model.eps) for half, own in zip(block.halves, parts, strict=True)
+        ]
+        self.dtypes = [half.mixer.dtype for half in self._halves]
+        self._experts = ExpertFeedForward.read(part.subpart(block.feed.prefix), block.feed)
+
+    def make_caches(self, bits: CacheBits = 16) -> list[LayerCache]:
+        """Create an empty cache for the mixer of each half."""
+        return [half.mixer.make_cache(bits) for half in self._halves]
+
+    def __call__(
+        self,
+        x: mx.array,
+        caches: Sequence[LayerCache | JointCache],
+        masks: Masks,
+        per_layer_input: mx.array | None = None,
+    ) -> mx.array:
+        """Run the halves and the experts: hidden states [1, T, H] -> hidden states [1, T, H]."""
+        del per_layer_input
+        made: list[mx.array] = []
+        for half, cache in zip(self._halves, caches, strict=True):
+            x = half.mixer.out_proj(x, half.mixer.mix_tokens(half.norm(x), cache, masks))
+            read = half.second_norm(x)
+            made = made or [self._experts(read)]
+            x = half.feed.add_to_residual(x, read)
+        return x + made[0]

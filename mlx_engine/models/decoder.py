@@ -14,7 +14,7 @@ from mlx_engine.cache.contract import LayerCache, LayerCaches
 from mlx_engine.cache.joint import ConversationCaches, JointCache, run_each_conversation
 from mlx_engine.models import model_spec
 from mlx_engine.models.attention import Masks
-from mlx_engine.models.blocks import DecoderBlock, PerLayerEmbedding
+from mlx_engine.models.blocks import DecoderBlock, PerLayerEmbedding, ShortcutBlock
 from mlx_engine.models.contract import WAITS_FOR_TOKENS, JointForward
 from mlx_engine.models.hyper_connections import (
     LastConnection,
@@ -234,11 +234,12 @@ def _written_keys_values(cache: LayerCache, hidden: mx.array) -> mx.array:
     return mx.concatenate([side.reshape(1, hidden.shape[1], -1) for side in rows], axis=-1)
 
 
-Block = DecoderBlock | StreamBlock
+Block = DecoderBlock | ShortcutBlock | StreamBlock
 
 
 def _read_block(block: model_spec.BlockSpec, part: Part, model: model_spec.ModelSpec) -> Block:
-    return (DecoderBlock if block.streams is None else StreamBlock)(block, part, model)
+    plain = ShortcutBlock if block.halves else DecoderBlock
+    return (plain if block.streams is None else StreamBlock)(block, part, model)
 
 
 def _read_last_norm(

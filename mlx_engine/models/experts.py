@@ -164,10 +164,12 @@ class Router:
 class ExpertFeedForward:
     """Mixture-of-experts feed-forward (DeepSeekMoE, arXiv 2401.06066) built from an ExpertsSpec.
 
+    spec: of the experts.
     gate_up: one fused matrix stack, or the stacks of gate and up; without a gate that of up.
     latent_down, latent_up: projections before and behind the experts, or None.
     """
 
+    spec: layer_specs.ExpertsSpec
     router: Router
     gate_up: list[ExpertLinear]
     down: ExpertLinear
@@ -176,7 +178,6 @@ class ExpertFeedForward:
     shared_gate: Linear | None
     latent_down: Linear | None
     latent_up: Linear | None
-    is_gated: bool
     stock: StockOperations
 
     @staticmethod
@@ -192,6 +193,7 @@ class ExpertFeedForward:
         (down,) = ExpertLinear.read(stacks, "down_proj")
         dtype = down.matrices.dtype  # GGUF files have the shared expert's gate in float32
         return ExpertFeedForward(
+            spec=spec,
             router=router,
             gate_up=gate_up,
             down=down,
@@ -203,7 +205,6 @@ class ExpertFeedForward:
             else None,
             latent_down=Linear.read(part, "latent_down") if spec.latent else None,
             latent_up=Linear.read(part, "latent_up") if spec.latent else None,
-            is_gated=spec.feed.gated,
         )
 
     def __call__(self, x: mx.array, router_input: mx.array | None = None) -> mx.array:
@@ -213,12 +214,19 @@ class ExpertFeedForward:
         """
         rows = x.reshape(-1, x.shape[-1])
         choice = self.router(rows if router_input is None else router_input.reshape(rows.shape))
+        passed = None
+        if self.spec.identities:  # in their places an expert runs for a weight of 0
+            (experts, weights), is_real = choice, choice.experts < self.spec.count
+            choice = RoutedExperts(mx.where(is_real, experts, 0), weights * is_real)
+            passed = (weights - choice.weights).sum(axis=-1, keepdims=True)
         asked = self._run_sorted_experts if len(rows) >= SORTED_FROM_ROWS else self._run_experts
         read = rows if self.latent_down is None else self.latent_down(rows)
         outputs = asked(read, choice.experts)
         made = self.stock.compile_elementwise(_weigh_outputs)(outputs, choice.weights).sum(axis=-2)
         if self.latent_up is not None:
             made = self.latent_up(made)
+        if passed is not None:
+            made = self.stock.compile_elementwise(_add_product)(made, rows, passed)
         if self.shared is not None:
             shared = self.shared(rows)
             if self.shared_gate is None:
@@ -246,7 +254,7 @@ class ExpertFeedForward:
 
     def _feed_forward(self, x: mx.array, expert_indices: mx.array, *, is_sorted: bool) -> mx.array:
         made = [linear(x, expert_indices, is_sorted=is_sorted) for linear in self.gate_up]
-        parts = mx.split(made[0], 2, axis=-1) if self.is_gated and len(made) == 1 else made
+        parts = mx.split(made[0], 2, axis=-1) if self.spec.feed.gated and len(made) == 1 else made
         return self.down(self.join(*parts), expert_indices, is_sorted=is_sorted)
 
 
@@ -256,6 +264,10 @@ def _sigmoid_float32(router_logits: mx.array) -> mx.array:
 
 def _weigh_outputs(outputs: mx.array, weights: mx.array) -> mx.array:
     return outputs * weights[..., None].astype(outputs.dtype)
+
+
+def _add_product(made: mx.array, rows: mx.array, weights: mx.array) -> mx.array:
+    return made + rows * weights.astype(rows.dtype)
 
 
 def _add_gated_shared(layer_output: mx.array, gate: mx.array, shared: mx.array) -> mx.array:

@@ -113,7 +113,10 @@ class LatentAttention:
         width = spec.q_rank or spec.heads * (spec.nope + rotated)
         self._inputs = Projections.read(part, names, (width, spec.kv_rank, rotated))
         self.dtype = self._inputs.linears[-1].matrix.dtype
-        self._latent_norm = Norm.read(part, "kv_a_layernorm", spec.eps)
+        weight = part.vector("kv_a_layernorm.weight")
+        if spec.latent_scale != 1.0:
+            weight = weight.astype(mx.float32) * spec.latent_scale
+        self._latent_norm = Norm.from_weight(weight, part, spec.eps)
         self.out_proj = ResidualLinear.read(part, "o_proj")
         self._query_norm = None if is_direct else Norm.read(part, "q_a_layernorm", spec.eps)
         self._unpack_queries = None if is_direct else Linear.read(part, "q_b_proj")

@@ -271,7 +271,8 @@ class LatentAttentionSpec:
 
     A head's key consists of `nope` elements unpacked from the latent and `rope.width` rotated
     elements shared by all heads. q_rank: size of the query latent; None where queries are projected
-    directly. eps: of the latents' norms. bias: of the latent projections and the output. indexer:
+    directly. eps: of the latents' norms. latent_scale: factor of normed latents, those of queries
+    aside. bias: of the latent projections and the output. indexer:
     selects the tokens that a row attends to; None for all. gate: sigmoid gate of the result, per
     element or per head (g_proj). sinks: as of AttentionSpec.
     """
@@ -284,6 +285,7 @@ class LatentAttentionSpec:
     rope: RopeSpec
     scale: float
     eps: float
+    latent_scale: float = 1.0
     bias: bool = False
     indexer: IndexerSpec | None = None
     gate: Literal["none", "element", "head"] = "none"
@@ -389,7 +391,8 @@ class ExpertsSpec:
     with weights over sqrt(hidden), and weights are multiplied by a factor per expert (Gemma 4).
     shared_gate: the shared expert is multiplied by a sigmoid gate. latent: size of a projection of
     the hidden state that experts read and write, 0 for none; the router and the shared expert read
-    the hidden state itself (Nemotron 3).
+    the hidden state itself (Nemotron 3). identities: number of experts behind the others that
+    return what they read and have no weights (LongCat).
     """
 
     count: int
@@ -409,8 +412,14 @@ class ExpertsSpec:
     shared: FeedForwardSpec | None = None
     shared_gate: bool = False
     latent: int = 0
+    identities: int = 0
 
     prefix = "mlp"
+
+    @property
+    def routed(self) -> int:
+        """Number of experts that the router scores."""
+        return self.count + self.identities
 
     @property
     def is_softmax_over_selected(self) -> bool:
@@ -424,11 +433,11 @@ class ExpertsSpec:
 
     def tensors(self, hidden: int) -> Shapes:
         """Names and shapes of the weights of a mixture of experts; expert matrices are stacked."""
-        made: Shapes = {"gate.weight": (self.count, hidden)}
+        made: Shapes = {"gate.weight": (self.routed, hidden)}
         if self.router_bias:
-            made["gate.bias"] = (self.count,)
+            made["gate.bias"] = (self.routed,)
         if self.choice_bias:
-            made["gate.e_score_correction_bias"] = (self.count,)
+            made["gate.e_score_correction_bias"] = (self.routed,)
         if self.router_norm:
             made |= {"router_norm.weight": (hidden,), "expert_scale": (self.count,)}
         stacks = self.feed.tensors(self.latent or hidden)

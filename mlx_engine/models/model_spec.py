@@ -102,6 +102,8 @@ class BlockSpec:
     to a dense feed-forward, with their own norms. per_layer_width: size of this layer's per-layer
     input vectors, 0 for none. scaled: the block's output is multiplied by a stored number. streams:
     hyper-connections in place of norms. ngrams: embeddings of n-grams added to the streams before.
+    halves: decoder blocks in place of mixer and norms; feed then reads what the feed-forward of the
+    first reads, and is added behind the last (shortcut-connected experts, arXiv 2404.05019).
     """
 
     mixer: AttentionSpec | LatentAttentionSpec | RecurrentSpec | None
@@ -114,6 +116,7 @@ class BlockSpec:
     scaled: bool = False
     streams: AnyStreams | None = None
     ngrams: NgramSpec | None = None
+    halves: "tuple[BlockSpec, ...]" = ()
 
     @property
     def kv_layer(self) -> int | None:
@@ -123,7 +126,7 @@ class BlockSpec:
     @property
     def mixers(self) -> tuple[AttentionSpec | LatentAttentionSpec | RecurrentSpec, ...]:
         """Parts of a block with caches: n-gram embeddings, and sequence mixers, two at most."""
-        every = (self.ngrams, self.mixer, self.second_mixer)
+        every = (self.ngrams, self.mixer, self.second_mixer, *(half.mixer for half in self.halves))
         return tuple(mixer for mixer in every if mixer is not None)
 
     @property
@@ -141,7 +144,10 @@ class BlockSpec:
     ) -> Shapes:
         """Names and shapes of the weights of a decoder block."""
         made: Shapes = {}
-        for mixer in self.mixers:
+        for number, half in enumerate(self.halves):
+            shapes = half.tensors(hidden, has_split_kv_b=has_split_kv_b)
+            made |= {f"halves.{number}.{name}": shape for name, shape in shapes.items()}
+        for mixer in () if self.halves else self.mixers:
             shapes = mixer.tensors(hidden, has_split_kv_b=has_split_kv_b)
             made |= {f"{mixer.prefix}.{name}": shape for name, shape in shapes.items()}
         parts = _norm_suffixes(has_bias=has_norm_bias)
@@ -162,7 +168,7 @@ class BlockSpec:
     @property
     def norm_names(self) -> tuple[str, ...]:
         """Names of a block's norms: before and after mixer and feed-forward, and of extra parts."""
-        if self.streams is not None:
+        if self.streams is not None or self.halves:
             return ()
         before = ("input_layernorm", "post_attention_layernorm")
         after = ("mixer_out_norm", "feed_out_norm")
@@ -319,7 +325,8 @@ class ModelSpec:
     def _block_tensors(
         self, prefix: str, block: BlockSpec, stored_names: Collection[str]
     ) -> Shapes:
-        has_split_kv_b = f"{prefix}self_attn.embed_q.weight" in stored_names
+        places = (prefix, f"{prefix}halves.0.")
+        has_split_kv_b = any(f"{p}self_attn.embed_q.weight" in stored_names for p in places)
         shapes = block.tensors(
             self.hidden, has_split_kv_b=has_split_kv_b, has_norm_bias=self.norm_bias
         )
@@ -384,7 +391,7 @@ class ModelSpec:
         every = (feed for block in self.blocks for feed in (block.feed, block.experts))
         feeds = (feed for feed in every if isinstance(feed, ExpertsSpec))
         experts = next(feeds, None)
-        return 1.0 if experts is None else experts.per_token / experts.count
+        return 1.0 if experts is None else experts.per_token / experts.routed
 
 
 def _norm_suffixes(*, has_bias: bool) -> tuple[str, ...]:

@@ -51,12 +51,18 @@ class NativeFamily(Family):
     @cached_property
     def spec(self) -> ModelSpec:
         """ModelSpec read from config.json; raises BadModelFile or UnsupportedModel."""
+        fields = self._fields
+        fields.require(_TABLES["fixed"].get(self._kind, {}))
+        return self._read_spec(fields).drop_full_context_windows()
+
+    @property
+    def _kind(self) -> str:
+        return self.model_type.removesuffix("_text")
+
+    @property
+    def _fields(self) -> ConfigFields:
         fields = ConfigFields(self.config, self.origin)
-        kind = self.model_type.removesuffix("_text")
-        fields.require(_TABLES["fixed"].get(kind, {}))
-        return self._read_spec(
-            fields.with_defaults(**_TABLES["defaults"].get(kind, {}))
-        ).drop_full_context_windows()
+        return fields.with_defaults(**_TABLES["defaults"].get(self._kind, {}))
 
     @cached_property
     def _names(self) -> TensorNames:
@@ -102,7 +108,7 @@ class NativeFamily(Family):
             hidden_size=spec.hidden,
             vocabulary=spec.vocabulary,
             context_length=spec.context,
-            promised_heads=ConfigFields(self.config, self.origin).count(self.heads_key, 0, 0),
+            promised_heads=self._fields.count(self.heads_key, 0, 0),
             cache=spec.cache,
             head_caches=tuple(block.cache for block in heads.blocks) if heads else (),
             active_expert_share=spec.active_expert_share,

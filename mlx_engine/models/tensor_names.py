@@ -158,7 +158,7 @@ class TensorNames:
         """Sort the tensors of a separate file of MTP heads, whatever numbers and prefixes it uses.
 
         If any name has a head prefix, only those are heads; else layers with a `join` matrix, or
-        unnumbered names if a join is among them.
+        unnumbered names if a join is among them. Unnumbered tensors are the first head's.
         """
         parts: TensorParts[T] = TensorParts({}, {}, {})
         prefixed = any(strip_prefixes(name).startswith(_HEAD_PREFIXES) for name in tensors)
@@ -170,7 +170,7 @@ class TensorNames:
         joined = {place.number for place in places.values() if place.name == _JOIN}
         first = min((number for number in joined if number is not None), default=0)
         wanted = range(first, first + self._head_count)
-        lonely = None in joined or (prefixed and not joined)
+        lonely = None in joined or prefixed
         for name, tensor in tensors.items():
             place = places.get(name)
             is_wanted = place is not None and (

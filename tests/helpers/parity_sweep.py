@@ -31,6 +31,7 @@ import mlx.core as mx
 import numpy as np
 import tiny_hy4
 import tiny_ling
+import tiny_longcat
 import tiny_nemotron
 import tiny_nextn
 import tiny_qwen4
@@ -460,6 +461,7 @@ PUBLISHED: dict[str, Callable[..., tiny_nextn.Published]] = {
     "nemotron_h": tiny_nemotron.publish,
     "qwen4_exp": tiny_qwen4.publish,
     "hy_v4": tiny_hy4.publish,
+    "longcat_flash": tiny_longcat.publish,
     **{kind: partial(tiny_sparse.publish, kind) for kind in ("deepseek_v32", "glm_moe_dsa")},
 }
 """What writes a model with its head in a folder by a seed, where not tiny_nextn.py does."""

@@ -12,6 +12,7 @@ from typing import Literal
 import mlx.core as mx
 import numpy as np
 import tiny_hy4
+import tiny_longcat
 import tiny_nextn
 import tiny_sparse
 from model_edits import Arrays, edit_tensors
@@ -46,6 +47,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
         "glm_moe_dsa", folder, index_topk=6, indexer_types=["full", "shared", "full"]
     ),
     "hy_v4": lambda folder: tiny_hy4.publish(folder, index_topk=6),
+    "longcat_flash": lambda folder: tiny_longcat.publish(folder, zero_expert_num=0),
     **{kind: lambda folder, kind=kind: write_stack(folder, kind) for kind in STACKS},
 }
 """By model_type."""
@@ -54,10 +56,10 @@ _ENDS = r"(?:.*\.)?(?:{})(?:\.weight)?"
 _SILENT = re.compile(_ENDS.format("o_proj|out_proj|down_proj|dense"))
 _JOIN = re.compile(_ENDS.format(r"eh_proj|fc|input_proj|mtp_linear_proj\.0"))
 _TOKEN_NORM = re.compile(
-    _ENDS.format(r"enorm|pre_fc_norm_embedding|token_layernorm|mtp_emb_norm\.0")
+    _ENDS.format(r"enorm(?:\.m)?|pre_fc_norm_embedding|token_layernorm|mtp_emb_norm\.0")
 )
 _STATE_NORM = re.compile(
-    _ENDS.format(r"hnorm|pre_fc_norm_hidden|hidden_layernorm|mtp_hidden_norm\.0")
+    _ENDS.format(r"hnorm(?:\.m)?|pre_fc_norm_hidden|hidden_layernorm|mtp_hidden_norm\.0")
 )
 _LAST_NORM = re.compile(
     r"(?:model\.)?(?:language_model\.)?(?:mtp\.)?norm\.weight"

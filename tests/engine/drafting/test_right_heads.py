@@ -23,6 +23,7 @@ HEAD = {
     **dict.fromkeys(("ernie4_5_moe", "exaone4", "exaone_moe", "mellum"), "mtp"),
     **dict.fromkeys((*TYPES, "hy_v3", "bailing_hybrid", "glm_moe_dsa"), "layers.3."),
     **dict.fromkeys(("mimo", "hy_v4"), "mtp_layers."),
+    "longcat_flash": ".mtp.",
     "step3p5": ("layers.4.", "layers.5.", "layers.6."),
 }
 """What names of heads have in them."""

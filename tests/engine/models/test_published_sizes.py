@@ -28,9 +28,10 @@ SCORES = {
     "Hy4-preview": [
         f"{count} x Matmul [1, 2048, {made}] float32" for count, made in ((8, 8), (1, 4))
     ],
+    "LongCat-Flash-Chat": ["4 x Matmul [2048, 768] float32"],
 }
-"""Scores by which blocks of tokens are selected: in 16 bits many would be equal; and weights of
-residual streams.
+"""Scores by which blocks of tokens are selected: in 16 bits many would be equal; weights of
+residual streams; and scores of very many experts.
 """
 HEADLESS = ("Llama-3.1-8B", "Qwen3-8B", "Qwen3-30B-A3B", "Gemma-3-27B", "gpt-oss-20b")
 EVERY = [
@@ -67,7 +68,7 @@ def test_every_family_computes_in_16_bits_and_writes_what_is_told(name, form):
         2 if name == "Qwen3.8-Flash-Next" else 0
     )  # of tokens and of rows that n-grams are made of
     assert plain.copies <= rotated + scans + windows + 1
-    assert run.phases["chunk"].largest_bytes < 300e6  # scores in tiles
+    assert run.phases["chunk"].largest_bytes < 305e6  # scores in tiles
     assert not any(phase.unpacked for phase in run.phases.values())
 
 

@@ -64,6 +64,7 @@ OF_TYPES = {
     "deepseek_v32": _OF_INDEXERS,
     "hy_v4": _OF_INDEXERS | {"learnable_sink_init"},
     "glm_moe_dsa": _OF_INDEXERS,
+    "longcat_flash": {"head_dim", "num_key_value_heads", "qk_head_dim"},
     "deepseek_v2": {"head_dim", "norm_topk_prob", "num_key_value_heads"},
     "deepseek_v3": {"num_key_value_heads"},
     "glm4_moe_lite": {"num_key_value_heads"},

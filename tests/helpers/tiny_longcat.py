@@ -1,0 +1,119 @@
+"""A tiny random LongCat-Flash as published, with its MTP head, and figures in PyTorch.
+
+The head is a block of transformers' layers: transformers 5.23 runs no head of the family.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import torch
+import transformers as hf
+from model_edits import edit_config, edit_tensors
+from tiny_hybrids import LATENT
+from tiny_nextn import Published
+from tiny_published import VOCABULARY, draw
+from tiny_sparse import published
+from tiny_tokenizer import make_tiny_tokenizer
+from transformers.models.longcat_flash import modeling_longcat_flash as longcat
+
+SIZES: dict[str, Any] = LATENT | {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 64,
+    "num_layers": 2,
+    "num_attention_heads": 4,
+    "head_dim": LATENT["qk_rope_head_dim"],
+    "ffn_hidden_size": 96,
+    "expert_ffn_hidden_size": 32,
+    "n_routed_experts": 6,
+    "zero_expert_num": 3,
+    "moe_topk": 4,
+    "max_position_embeddings": 512,
+    "pad_token_id": 0,
+    "bos_token_id": 0,
+    "eos_token_id": 297,
+}
+
+
+class Head(torch.nn.Module):
+    """An attention and a feed-forward; rows (x_k, hidden state of k-1) -> normed states."""
+
+    def __init__(self, config: Any, *, has_embedding: bool) -> None:
+        super().__init__()
+        size, eps = config.hidden_size, config.rms_norm_eps
+        for name in ("enorm", "hnorm", "input_layernorm", "post_attention_layernorm", "norm"):
+            setattr(self, name, longcat.LongcatFlashRMSNorm(size, eps=eps))
+        self.eh_proj = torch.nn.Linear(2 * size, size, bias=False)
+        self.self_attn = longcat.LongcatFlashMLA(config, 0)
+        self.mlp = longcat.LongcatFlashMLP(config)
+        self.embed_tokens = torch.nn.Embedding(VOCABULARY, size) if has_embedding else None
+
+    def forward(self, embedded: torch.Tensor, hidden: torch.Tensor, rotary: Any) -> torch.Tensor:
+        rows = embedded.shape[1]
+        x = self.eh_proj(torch.cat([self.enorm(embedded), self.hnorm(hidden)], dim=-1))
+        turned = rotary(embedded, torch.arange(rows)[None])
+        mask = torch.full((rows, rows), -torch.inf).triu(1)[None, None]
+        x = x + self.self_attn(self.input_layernorm(x), turned, mask)[0]
+        made: torch.Tensor = self.norm(x + self.mlp(self.post_attention_layernorm(x)))
+        return made
+
+
+def _published_name(name: str) -> str:
+    base = name.rpartition(".")[0]
+    if base in ("norm", "embed_tokens"):
+        return f"model.mtp.{name}"
+    if base in ("enorm", "hnorm"):
+        return f"model.mtp.layers.0.{base}.m.weight"
+    return f"model.mtp.layers.0.{'transformer_layer.' * base.startswith('mlp')}{name}"
+
+
+def _experts_without_effect(config: Any) -> Callable[[str], bool]:
+    """Whether a tensor is of an expert that returns what it reads; transformers 5.23 has some."""
+
+    def is_idle(name: str) -> bool:
+        number = re.search(r"\.experts\.(\d+)\.", name)
+        return number is not None and int(number[1]) >= config.n_routed_experts
+
+    return is_idle
+
+
+def publish(
+    folder: Path, seed: int = 0, *, has_embedding: bool = True, **changes: Any
+) -> Published:
+    """Writes the folder; has_embedding: the head's own. changes: of the config."""
+    config = hf.LongcatFlashConfig(**SIZES | changes, attn_implementation="eager")
+    torch.manual_seed(seed)
+    model = hf.LongcatFlashForCausalLM(config).eval().float()
+    inner, head = model.model, Head(config, has_embedding=has_embedding).eval().float()
+    with torch.no_grad():
+        for whole, sharpness in ((model, 2.0), (head, 1.0)):
+            for part, value in [*whole.named_parameters(), *whole.named_buffers()]:
+                draw(part, value, sharpness)
+                if part.endswith("e_score_correction_bias"):
+                    value.mul_(0.3)
+        model.save_pretrained(folder)
+    make_tiny_tokenizer(folder, VOCABULARY)
+    edit_config(folder, **{name: value for name, value in changes.items() if value is not None})
+    stored = {
+        _published_name(name): mx.array(value.contiguous().numpy())
+        for name, value in head.state_dict().items()
+    }
+    idle = _experts_without_effect(config)
+    edit_tensors(folder, lambda arrays: {n: arrays[n] for n in arrays if not idle(n)} | stored)
+    tokens = [int(t) for t in np.random.default_rng(seed).integers(0, VOCABULARY, 41)]
+
+    @torch.no_grad()
+    def states(read: list[int], hidden: torch.Tensor) -> torch.Tensor:
+        table = head.embed_tokens or inner.embed_tokens
+        made: torch.Tensor = head(table(torch.tensor([read])), hidden, inner.rotary_emb)
+        return made
+
+    @torch.no_grad()
+    def trunk(read: list[int]) -> torch.Tensor:
+        hidden: torch.Tensor = inner(torch.tensor([read]), use_cache=False).last_hidden_state
+        return hidden
+
+    return published(folder, tokens, trunk, model.lm_head, states)
