@@ -255,7 +255,7 @@ def is_drafter_of(name: str, model: str = "") -> bool:
         own = _STORED.sub("-", text.rpartition("/")[2].lower())
         return sorted(re.findall(r"[a-z]+|\d+", own))
 
-    rest = _MADE_BY.sub("-", _OF_DRAFTER.sub("-", name).replace("_", "-"))
+    rest = _MADE_BY.sub("-", _OF_DRAFTER.sub("-", name))
     return _OF_DRAFTER.search(name) is not None and (
         not model or split_name(rest) == split_name(model)
     )

@@ -5,15 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
 
 from mlx_engine.loading.arrays import cast_floats, evaluate_arrays, gpu_architecture, half_dtype
 from mlx_engine.loading.describe import read_text_parts
 from mlx_engine.loading.find import HubAccess, locate_model
 from mlx_engine.loading.folder import ModelFiles, read_json_object
 from mlx_engine.loading.fp8 import pair_fp8_scales
+from mlx_engine.loading.gguf.drafters import read_gguf_drafter
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.loading.load import LoadedModel, load_model
-from mlx_engine.loading.load_tensors import load_tensors
+from mlx_engine.loading.load_tensors import load_deferred
 from mlx_engine.loading.no_model import DrafterKind, drafter_kind
 from mlx_engine.loading.safetensors import TensorInfo, merge_headers
 from mlx_engine.models.contract import Model
@@ -56,12 +59,16 @@ _MOST_UNKNOWN = 0.01
 
 @dataclass(frozen=True, slots=True)
 class DrafterFiles:
-    """Config and tensor headers of a drafter that reads the target's hidden states or KV cache."""
+    """Config and tensor headers of a drafter that reads the target's hidden states or KV cache.
+
+    d2t: of a GGUF file, int64 [rows of the output head], token of row i minus i.
+    """
 
     kind: DrafterKind
     origin: str
     config: Mapping[str, object]
     tensors: Mapping[str, TensorInfo]
+    d2t: NDArray[np.int64] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -72,7 +79,10 @@ class DrafterFiles:
 def read_drafter(files: ModelFiles) -> DrafterFiles | None:
     """Read config and tensor headers of an EAGLE-3, DFlash or Gemma 4 drafter; None otherwise."""
     if files.kind == "gguf":
-        return None
+        found = read_gguf_drafter(files.root)
+        if found is None:
+            return None
+        return DrafterFiles(found.kind, str(files.root), found.config, found.tensors, found.d2t)
     config = read_json_object(files.config)
     tensors = pair_fp8_scales(merge_headers(files.shards), config, str(files.config))
     kind = drafter_kind(config, tensors)
@@ -89,12 +99,14 @@ def build_drafter(
     requested_dtype: as in LoadOptions.
     """
     half = half_dtype(requested_dtype, gpu_architecture())
-    stored = load_tensors(files.tensors, half)
+    stored = load_deferred(files.tensors, half)
     renamed = _NAMES[files.kind]
     arrays = cast_floats({renamed(name): array for name, array in stored.items()}, half)
     for name in _BUFFERS:
         arrays.pop(name, None)
     numbers = {name: arrays.pop(name) for name in _NUMBERS if name in arrays}
+    if files.d2t is not None:
+        numbers["d2t"] = mx.array(files.d2t)
     layout = columns_for_cpu if half == mx.float32 else unchanged_layout
     table = WeightTable(arrays, files.origin, layout=layout, compute_dtype=half)
     if files.kind == "gemma4-assistant":

@@ -28,7 +28,9 @@ from mlx_engine.hub.weight_files import (
     select_model_weights,
     tensor_names,
 )
+from mlx_engine.loading.gguf.header import read_gguf_architecture
 from mlx_engine.loading.no_model import (
+    GGUF_DRAFTERS,
     adapter_error,
     are_mtp_heads,
     drafter_kind,
@@ -138,9 +140,10 @@ def unsafe_file_error(path: Path) -> UnsafeModelFile:
 
 
 def draft_models_near(files: ModelFiles) -> tuple[Path, ...]:
-    """Find folders of draft models made for a model (EAGLE-3, DFlash, Gemma's assistant), by name.
+    """Find draft models made for a model (EAGLE-3, DFlash, Gemma's assistant), by name.
 
-    They lie in the model's folder, beside it, or in another repository of the hub's cache.
+    Folders, or GGUF files in them or alone, that lie in the model's folder, beside it, or in
+    another repository of the hub's cache.
     """
     name, home = model_name(files.root), files.root
     if files.kind == "folder":
@@ -152,7 +155,7 @@ def draft_models_near(files: ModelFiles) -> tuple[Path, ...]:
         near += filter(None, map(hub_snapshot, _drafters_by_name(home.parents[2], name)))
     elif files.kind == "folder":
         near += _drafters_by_name(home.parent, name)
-    return tuple(path for path in near if _is_drafter(path))
+    return tuple(path for place in near for path in _drafters_at(place))
 
 
 def _drafters_by_name(model_path: Path, model: str = "") -> list[Path]:
@@ -163,11 +166,23 @@ def _drafters_by_name(model_path: Path, model: str = "") -> list[Path]:
     return [model_path / name for name in names if is_drafter_of(name.replace("--", "/"), model)]
 
 
-def _is_drafter(folder: Path) -> bool:
+def _drafters_at(place: Path) -> list[Path]:
+    """Draft models at a path: the folder, the GGUF file, or the GGUF files in the folder."""
+    files = [place] if place.is_file() else _gguf_models(place)
+    if found := [file for file in files if _is_gguf_drafter(file)]:
+        return found
     try:
-        names = [name for path in safetensors_in(folder) for name in tensor_names(path)]
-        return drafter_kind(read_json_object(folder / "config.json"), names) is not None
+        names = [name for path in safetensors_in(place) for name in tensor_names(path)]
+        kind = drafter_kind(read_json_object(place / "config.json"), names)
+        return [] if kind is None else [place]
     except (EngineError, OSError):
+        return []
+
+
+def _is_gguf_drafter(file: Path) -> bool:
+    try:
+        return read_gguf_architecture(file) in GGUF_DRAFTERS
+    except (EngineError, OSError):  # damaged, or no GGUF
         return False
 
 

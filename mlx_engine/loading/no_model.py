@@ -9,6 +9,8 @@ from mlx_engine.values.errors import HeadsOnly, UnsupportedModel
 from mlx_engine.values.words import Words
 
 DrafterKind = Literal["eagle3", "gemma4-assistant", "dflash"]
+GGUF_DRAFTERS = ("eagle3", "dflash")
+"""Architectures of GGUF files of draft models that read their target's hidden states."""
 _ASSISTANTS = ("gemma4_assistant", "gemma4_unified_assistant")
 
 _STAND_INS = (
@@ -31,6 +33,16 @@ def adapter_error(path: Path) -> UnsupportedModel:
     return UnsupportedModel(
         "{path}: holds a LoRA adapter and no model. Take a model that it was merged into.",
         path=path,
+    )
+
+
+def draft_model_error(path: Path, kind: str) -> UnsupportedModel:
+    """Make the UnsupportedModel error for opening a draft model of a kind as a model."""
+    return UnsupportedModel(
+        "{place}: a draft model ({kind}), which reads what the model it was made for computes. "
+        "Open that model and give this as its draft model.",
+        place=path,
+        kind=kind,
     )
 
 
@@ -88,11 +100,6 @@ def refuse_partial_models(
         raise adapter_error(model_path)
     kind = drafter_kind(config, names)
     if kind is not None:
-        raise UnsupportedModel(
-            "{place}: a draft model ({kind}), which reads what the model it was made for computes. "
-            "Open that model and give this as its draft model.",
-            place=model_path,
-            kind=kind,
-        )
+        raise draft_model_error(model_path, kind)
     if are_mtp_heads(names) or str(config.get("model_type")).endswith("_mtp"):
         raise heads_only_error(model_path, config)

@@ -23,7 +23,7 @@ class TinyDFlash:
     newest_drafts: DSpark's newest token is a row that drafts. pairs: it has a Markov head. sure: it
     has a confidence head. flat: as DeepSpec writes it, without a config of its own and with the
     target's matrices, which are nothing but noise here. rows: of an output head of its own, in the
-    form of speculators.
+    form of speculators. rotated: elements of a head. value_scale: factor of values (MiMo).
     """
 
     target_hidden: int
@@ -40,6 +40,8 @@ class TinyDFlash:
     rows: int | None = None
     sinks: bool = False
     candidates: int = 5
+    rotated: int = SIZE
+    value_scale: float = 1.0
 
     @property
     def drafts(self) -> int:
@@ -147,6 +149,9 @@ def write_tiny_dflash(folder: Path, tiny: TinyDFlash, **changes: torch.Tensor | 
         own |= {"markov_head_type": "vanilla"} if tiny.pairs else {}
         own |= {"sample_from_anchor": tiny.newest_drafts, "enable_confidence_head": tiny.sure}
     own |= {"attention_sink_bias": True} if tiny.sinks else {}
+    if tiny.rotated != SIZE:
+        config["rope_parameters"] = {"partial_rotary_factor": tiny.rotated / SIZE}
+        own["attention_value_scale"] = tiny.value_scale
     if tiny.window:
         config["layer_types"] = ["full_attention", "sliding_attention"]
         config["sliding_window"] = tiny.window
@@ -189,7 +194,7 @@ def reference(
     x = embedding.double()[[newest] + [MASK] * (tiny.drafts - 1 + tiny.unread)]
     for n in range(2):
         window = tiny.window if n == 1 else None
-        x = _layer(w, f"layers.{n}", x, context, window, sees_back=tiny.kind == "dflash")
+        x = _layer(tiny, w, f"layers.{n}", x, context, window)
     states = _norm(x, w["norm.weight"])[tiny.unread :]
     logits = states @ w.get("lm_head.weight" if tiny.rows else "", output.double()).T
     if tiny.cap:
@@ -233,14 +238,14 @@ def _wide(tiny: TinyDFlash) -> dict[str, torch.Tensor]:
     return {name: value.double() for name, value in tensors_of(tiny).items()}
 
 
-def _layer(w, name, x, context, window, *, sees_back):
+def _layer(tiny, w, name, x, context, window):
     def feed(inner):
         gate = torch.nn.functional.silu(inner @ w[f"{name}.mlp.gate_proj.weight"].T)
         up = inner @ w[f"{name}.mlp.up_proj.weight"].T
         return (gate * up) @ w[f"{name}.mlp.down_proj.weight"].T
 
     def attend(inner):
-        return _attended(w, f"{name}.self_attn", inner, context, window, sees_back=sees_back)
+        return _attended(tiny, w, f"{name}.self_attn", inner, context, window)
 
     x = x + _convolved(w, f"{name}.attention_conv", x, w[f"{name}.input_layernorm.weight"], attend)
     norm = w[f"{name}.post_attention_layernorm.weight"]
@@ -266,20 +271,20 @@ def _convolved(w, name, x, norm, inner):
     return end(inner(end(normed, 0)), 1)
 
 
-def _attended(w, name, x, context, window, *, sees_back):
+def _attended(tiny, w, name, x, context, window):
     length, everything = context.shape[0], torch.cat([context, x])
     places = torch.arange(everything.shape[0])
     q = (x @ w[f"{name}.q_proj.weight"].T).view(-1, HEADS, SIZE)
     k = (everything @ w[f"{name}.k_proj.weight"].T).view(-1, KV_HEADS, SIZE)
-    v = (everything @ w[f"{name}.v_proj.weight"].T).view(-1, KV_HEADS, SIZE)
-    q = _turned(_norm(q, w[f"{name}.q_norm.weight"]), places[length:])
-    k = _turned(_norm(k, w[f"{name}.k_norm.weight"]), places)
+    v = (everything @ w[f"{name}.v_proj.weight"].T).view(-1, KV_HEADS, SIZE) * tiny.value_scale
+    q = _turned(_norm(q, w[f"{name}.q_norm.weight"]), places[length:], tiny.rotated)
+    k = _turned(_norm(k, w[f"{name}.k_norm.weight"]), places, tiny.rotated)
     rows = []
     for t in range(x.shape[0]):
         seen = places >= 0  # a whole block sees itself; windows only look back
         if window is not None:
             seen = places > length + t - window
-            seen &= (places <= length + t) if sees_back else seen
+            seen &= (places <= length + t) if tiny.kind == "dflash" else seen
         heads = []
         for h in range(HEADS):
             group = h * KV_HEADS // HEADS
@@ -295,8 +300,9 @@ def _norm(x, weight):
     return x * (x.square().mean(-1, keepdim=True) + EPS).rsqrt() * weight
 
 
-def _turned(x, places):
-    half = SIZE // 2
+def _turned(x, places, size):
+    """The first `size` elements of each head turned by position, halves apart."""
+    half = size // 2
     angle = places.double()[:, None] * BASE ** (-torch.arange(half, dtype=torch.float64) / half)
-    turned = torch.complex(x[..., :half], x[..., half:]) * torch.exp(1j * angle)[:, None]
-    return torch.cat([turned.real, turned.imag], dim=-1)
+    turned = torch.complex(x[..., :half], x[..., half:size]) * torch.exp(1j * angle)[:, None]
+    return torch.cat([turned.real, turned.imag, x[..., size:]], dim=-1)

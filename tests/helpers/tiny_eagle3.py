@@ -16,7 +16,10 @@ HEADS, KV_HEADS, INNER, EPS, BASE = 4, 2, 80, 1e-5, 10000.0
 
 @dataclass(frozen=True)
 class TinyEagle:
-    """layers: outputs of the target that are joined; None: left to the default."""
+    """layers: outputs of the target that are joined; None: left to the default.
+
+    normed: as in EAGLE-3.1, the joined residuals. own_output: an output head in the file.
+    """
 
     target_hidden: int
     vocabulary: int
@@ -25,6 +28,8 @@ class TinyEagle:
     layers: tuple[int, ...] | None = (0, 1, 2)
     form: str = "specforge"
     own_embedding: bool = False
+    own_output: bool = True
+    normed: bool = False
     seed: int = 3
     size: int = 16
 
@@ -61,8 +66,11 @@ def tensors_of(tiny: TinyEagle) -> dict[str, torch.Tensor]:
         f"{layer}.mlp.up_proj.weight": matrix(INNER, wide),
         f"{layer}.mlp.down_proj.weight": matrix(wide, INNER),
         "norm.weight": norm(wide),
-        "lm_head.weight": matrix(tiny.rows, wide, sharpness=2.0),
     }
+    if tiny.own_output:
+        made["lm_head.weight"] = matrix(tiny.rows, wide, sharpness=2.0)
+    if tiny.normed:
+        made["input_norm.weight"] = norm(3 * tiny.target_hidden)
     if tiny.own_embedding:
         made["embed_tokens.weight"] = torch.randn(tiny.vocabulary, wide, generator=draw)
     if tiny.draft_vocabulary:
@@ -88,7 +96,7 @@ def config_of(tiny: TinyEagle) -> dict[str, object]:
         "max_position_embeddings": 512,
         "rope_theta": BASE,
     }
-    more: dict[str, object] = {}
+    more: dict[str, object] = {"norm_before_fc": True} if tiny.normed else {}
     if tiny.draft_vocabulary:
         more["draft_vocab_size"] = tiny.rows
     if tiny.hidden:
@@ -125,16 +133,22 @@ def write_tiny_eagle(folder: Path, tiny: TinyEagle, **changes: torch.Tensor | No
 class Reference:
     """The model with everything read anew at every step, [T] tokens at a time."""
 
-    def __init__(self, tiny: TinyEagle, target_embedding: torch.Tensor) -> None:
+    def __init__(
+        self, tiny: TinyEagle, target_embedding: torch.Tensor, target_output: torch.Tensor
+    ) -> None:
         self._tiny = tiny
         self._w = {name: value.double() for name, value in tensors_of(tiny).items()
                    if value.is_floating_point()}  # fmt: skip
         self._embedding = self._w.get("embed_tokens.weight", target_embedding.double())
+        self._output = self._w.get("lm_head.weight", target_output.double())
         self._d2t = tensors_of(tiny).get("d2t")
 
     def joined(self, residuals: list[torch.Tensor]) -> torch.Tensor:
         """Residuals [T, H] of the three layers -> states [T, width]."""
-        return torch.cat([r.double() for r in residuals], dim=-1) @ self._w["fc.weight"].T
+        joined = torch.cat([r.double() for r in residuals], dim=-1)
+        if self._tiny.normed:
+            joined = _norm(joined, self._w["input_norm.weight"])
+        return joined @ self._w["fc.weight"].T
 
     def states(self, tokens: list[int], before: torch.Tensor) -> torch.Tensor:
         """Tokens [T] and the states before them [T, width] -> states after the layer."""
@@ -151,7 +165,7 @@ class Reference:
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:
         """[T, width] -> [T, V] of the target's vocabulary."""
-        few = _norm(states, self._w["norm.weight"]) @ self._w["lm_head.weight"].T
+        few = _norm(states, self._w["norm.weight"]) @ self._output.T
         if self._d2t is None:
             return few
         all_ = torch.full((few.shape[0], self._tiny.vocabulary), -torch.inf, dtype=few.dtype)

@@ -144,6 +144,22 @@ def read_gguf_header(path: Path) -> GgufHeader:
     return parse_gguf_header(path, map_file(path))
 
 
+def read_gguf_architecture(path: Path) -> str:
+    """Read `general.architecture` of a GGUF file, and nothing behind it; "" if it has none.
+
+    Raises as read_gguf_header does.
+    """
+    file_map = map_file(path)
+    cursor = _HeaderCursor(path, file_map)
+    _check_magic(path, file_map, cursor)
+    cursor.read_unsigned(8)
+    for _ in range(min(cursor.read_unsigned(8), _MOST_ENTRIES)):
+        key, value = cursor.read_string(), cursor.read_value(is_strict=False)
+        if key == "general.architecture":
+            return str(value)
+    return ""
+
+
 def parse_gguf_header(path: Path, file_map: mmap) -> GgufHeader:
     """Parse the header of a mapped GGUF file; path: for error messages."""
     cursor = _HeaderCursor(path, file_map)

@@ -11,7 +11,7 @@ from mlx_engine.loading.gguf.architecture import Architecture
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
 from mlx_engine.loading.gguf.metadata import GgufMetadata
 from mlx_engine.loading.gguf.part import GgufPart, arrays_of_tensor
-from mlx_engine.loading.no_model import adapter_error
+from mlx_engine.loading.no_model import GGUF_DRAFTERS, adapter_error, draft_model_error
 from mlx_engine.loading.safetensors import TensorInfo
 from mlx_engine.models.tensor_names import why_unneeded
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
@@ -90,7 +90,6 @@ _NO_TEXT = re.compile(
     r"flux|sd\d|sdxl|wan|lumina2|qwen_image|ltxv|hidream"
 )
 """Architectures of embedding, audio and image models."""
-_DRAFTERS = ("eagle3", "dflash", "gemma4-assistant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,12 @@ def read_gguf_model(path: Path) -> GgufModel:
     if metadata.text("general.type") == "adapter":
         raise adapter_error(path)
     architecture = metadata.architecture
-    made, half = _architecture_class(architecture, path)(file), file.half_type
+    return translate_gguf(file, architecture, _architecture_class(architecture, path)(file))
+
+
+def translate_gguf(file: GgufFile, architecture: str, made: Architecture) -> GgufModel:
+    """Translate a GGUF file's config and tensor headers. Raises BadModelFile, UnsupportedModel."""
+    path, half = file.path, file.half_type
     tensors: dict[str, GgufPart] = {}
     unneeded: dict[str, TensorInfo] = {}
     for name, stored in file.tensors.items():
@@ -161,7 +165,9 @@ def _architecture_class(architecture: str, path: Path) -> Callable[[GgufFile], A
             path=path,
             what=_NOT_MODELS[architecture],
         )
-    if architecture in _DRAFTERS:
+    if architecture in GGUF_DRAFTERS:
+        raise draft_model_error(path, architecture)
+    if architecture == "gemma4-assistant":
         raise UnsupportedModel(
             "{path}: a draft model ({kind}), which this version reads from safetensors alone. Open "
             "the model it was made for and give that folder as its draft model.",

@@ -139,6 +139,8 @@ class _Layer:
         kept = self._sizes.kv_heads
         keys = self._key_norm(self._split_heads(self._keys(x), kept)).transpose(0, 2, 1, 3)
         values = self._split_heads(self._values(x), kept).transpose(0, 2, 1, 3)
+        if self._sizes.value_scale != 1.0:
+            values = values * self._sizes.value_scale
         return KeysValues(self._rotate(keys, start), values)
 
     def _split_heads(self, x: mx.array, heads: int) -> mx.array:

@@ -136,14 +136,18 @@ class DFlashConfig:
                 rope_spec(
                     fields,
                     size,
+                    rotated_share=1.0,
                     interleaved=not fields.flag("rope_is_neox_style", default=True),
                 ),
                 qk_norm="head",
+                value_scale=fields.number("attention_value_scale", 1.0),
             ),
             feed=plain_feed_forward(fields),
             eps=fields.number("rms_norm_eps", 1e-6),
             vocabulary=vocabulary,
-            rows=fields.count("draft_vocab_size", vocabulary) if is_speculators else None,
+            rows=fields.count("draft_vocab_size", vocabulary)
+            if is_speculators or fields.flag("has_own_lm_head", default=False)
+            else None,
             windows=tuple(size_of_window if slides else None for slides in sliding),
             causal=tuple(slides if causal is None else causal for slides in sliding),
             scale=fields.number("input_embedding_scale", 1.0),

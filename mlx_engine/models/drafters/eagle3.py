@@ -3,7 +3,8 @@
 fc joins the residuals after three layers of the target into one state; the layer attends over
 [norm(embedding of x_k), norm(state of k-1)], embedding first, and adds to the state itself. The
 layer's output, before the last norm, is the state for the next draft. The output head has rows for
-a part of the vocabulary; row i is token i + d2t[i].
+a part of the vocabulary, row i for token i + d2t[i], or is the target's. EAGLE-3.1 norms the joined
+residuals before fc.
 """
 
 from collections.abc import Mapping
@@ -46,7 +47,7 @@ class Eagle3Config:
 
     layers: layers of the target whose residuals are read, in the order of `fc`.
     norm_before_residual: whether the draft layer adds its output to the normed state, not to the
-    state.
+    state. norm_before_fc: whether the joined residuals are normed (EAGLE-3.1).
     """
 
     layers: tuple[int, ...]
@@ -58,6 +59,7 @@ class Eagle3Config:
     vocabulary: int
     draft_vocabulary: int
     norm_before_residual: bool
+    norm_before_fc: bool
 
     @staticmethod
     def read(config: Mapping[str, object], target_layers: int, origin: str) -> "Eagle3Config":
@@ -85,18 +87,19 @@ class Eagle3Config:
             vocabulary=vocabulary,
             draft_vocabulary=fields.count("draft_vocab_size", vocabulary),
             norm_before_residual=fields.flag("norm_before_residual", default=is_speculators),
+            norm_before_fc=fields.flag("norm_before_fc", default=False),
         )
 
     def tensors(self) -> layer_specs.Shapes:
-        """Tensor name -> shape for an EAGLE-3 model, without the embedding that some lack."""
+        """Tensor name -> shape for an EAGLE-3 model, without embedding and head that some lack."""
         hidden, norms = self.hidden, ("input_layernorm", "hidden_norm", "post_attention_layernorm")
         attention = self.attention.tensors(2 * hidden)
         attention["o_proj.weight"] = (hidden, attention["o_proj.weight"][1])
-        feed = self.feed.tensors(hidden)
+        feed, joined = self.feed.tensors(hidden), len(self.layers) * self.target_hidden
         return {
-            "fc.weight": (hidden, len(self.layers) * self.target_hidden),
+            "fc.weight": (hidden, joined),
+            **({"input_norm.weight": (joined,)} if self.norm_before_fc else {}),
             "norm.weight": (hidden,),
-            "lm_head.weight": (self.draft_vocabulary, hidden),
             **{f"layers.0.{norm}.weight": (hidden,) for norm in norms},
             **{f"layers.0.self_attn.{name}": shape for name, shape in attention.items()},
             **{f"layers.0.mlp.{name}": shape for name, shape in feed.items()},
@@ -158,20 +161,28 @@ class Eagle3(FeatureReader):
         self.packed_cache = sizes.attention.packed_cache
         self._tokens = DraftVocabulary(d2t, sizes.draft_vocabulary, sizes.vocabulary, origin)
         self.target = target.with_layer_outputs(sizes.layers, origin)
-        part = Part(table, "", sizes.tensors())
+        shapes, has_part = sizes.tensors(), sizes.draft_vocabulary != sizes.vocabulary
+        owns_output = has_part or "lm_head.weight" in table
+        if owns_output:
+            shapes["lm_head.weight"] = (sizes.draft_vocabulary, hidden)
+        part = Part(table, "", shapes)
         self._fc = Linear.read(part, "fc")
+        self._joined_norm = None
+        if sizes.norm_before_fc:
+            self._joined_norm = Norm.read(part, "input_norm", sizes.eps)
         self._layer = _Layer(part, sizes)
         self._norm = Norm.read(part, "norm", sizes.eps)
-        self.mtp_output = Linear.read(part, "lm_head")
-        self._embed = target.embed
-        if "embed_tokens.weight" in table:
+        self.mtp_output = Linear.read(part, "lm_head") if owns_output else None
+        self._embed, owns_embedding = target.embed, "embed_tokens.weight" in table
+        if owns_embedding:
             matrix = table.take_matrix("embed_tokens", self.vocabulary, hidden)
             self._embed = Embedding(matrix, self._norm.weight.dtype)
-        elif hidden != target.model.hidden_size:
+        if hidden != target.model.hidden_size and not (owns_output and owns_embedding):
             raise BadModelFile(
-                "{origin}: the tensor embed_tokens.weight is missing, and that of the target is "
+                "{origin}: the tensor {name} is missing, and that of the target is "
                 "{hidden_size} wide, not {hidden}. Get the file again.",
                 origin=origin,
+                name="lm_head.weight" if owns_embedding else "embed_tokens.weight",
                 hidden_size=target.model.hidden_size,
                 hidden=hidden,
             )
@@ -194,10 +205,16 @@ class Eagle3(FeatureReader):
         hidden: the target's states with features or, after a drafted token, the layer's own.
         """
         is_own = hidden.shape[-1] == self._hidden
-        state = hidden if is_own else self._fc(self.target.features(hidden))
+        state = hidden if is_own else self._join_features(self.target.features(hidden))
         return self._layer(self._embed(tokens), state, caches.layers[0])
+
+    def _join_features(self, features: mx.array) -> mx.array:
+        return self._fc(features if self._joined_norm is None else self._joined_norm(features))
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
         """Float32 logits [1, T, V] of EAGLE-3's states; -inf for tokens not in its output head."""
-        logits = (output or self.mtp_output)(self._norm(hidden)).astype(mx.float32)
+        head, normed = output or self.mtp_output, self._norm(hidden)
+        if head is None:
+            return self.target.logits(normed)
+        logits = head(normed).astype(mx.float32)
         return self._tokens.scatter_logits(logits)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from drafter_gguf import convert_drafter
 from in_step import assert_in_step
 from plain_run import CyclingDepth, run
 from session_runs import PICKS, four_answers, listen, session_of, words_of
@@ -45,13 +46,17 @@ def drafter(folder, name, write, sizes):
     return write(folder / "d", sizes(model.hidden_size, model.vocabulary))
 
 
+def write_tiny_gguf(folder, sizes):
+    return convert_drafter(write_tiny_dflash(folder, sizes), folder.parent / "d.gguf")
+
+
 MADE = {
     "eagle3 on llama": lambda folder: drafter(folder, "llama", write_tiny_eagle, TinyEagle),
     "eagle3 on qwen3.5": lambda folder: drafter(folder, "qwen3_5", write_tiny_eagle, TinyEagle),
     "assistant": lambda folder: write_pair(folder, ordered=False).assistant,
     "dflash on gpt-oss": lambda folder: drafter(folder, "gpt_oss", write_tiny_dflash, SLIDING),
     "dflash 2 on qwen3.5": lambda folder: drafter(folder, "qwen3_5", write_tiny_dflash, TWO),
-    "dspark on nemotron": lambda folder: drafter(folder, "nemotron_h", write_tiny_dflash, SPARK),
+    "dspark on nemotron": lambda folder: drafter(folder, "nemotron_h", write_tiny_gguf, SPARK),
 }
 
 

@@ -7,7 +7,9 @@ import mlx.core as mx
 import numpy as np
 import pytest
 import torch
+from drafter_gguf import convert_drafter
 from drafts_again import propose_again, tell
+from gguf import GGMLQuantizationType
 from lazy_graph import primitives
 from looked_into import Target, hidden_of, opened
 from model_edits import edit_config, edit_tensors
@@ -33,6 +35,7 @@ FORMS = {
     "full": TINY,
     "a window": replace(TINY, window=7),
     "a cap": replace(TINY, cap=3.0, layers=(2, 0, 1)),
+    "scaled values, heads rotated in part": replace(TINY, rotated=8, value_scale=0.7),
     "two": replace(TINY, kind="dflash2"),
     "two, a window, a cap": replace(TINY, kind="dflash2", window=7, cap=3.0),
     "spark": replace(TINY, kind="dspark"),
@@ -97,6 +100,49 @@ def test_draft_logits_equal_the_reference(target, tmp_path, form):
     drafter = opened(write_tiny_dflash(tmp_path / "d", FORMS[form]), target.model)
     for chunks in ((), (1, 2, 9)):
         assert relative(found(drafter, target, chunks), wanted(FORMS[form], target)) < 1e-4
+
+
+NOT_CONVERTED = ("spark, masks alone", "DFlash of speculators")
+"""Forms whose config llama.cpp's converter does not read in full."""
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form not in NOT_CONVERTED])
+def test_a_gguf_drafts_what_its_folder_drafts(target, tmp_path, form):
+    folder = write_tiny_dflash(tmp_path / "d", FORMS[form])
+    edit_config(folder, use_sliding_window=True)
+    drafter = opened(convert_drafter(folder, tmp_path / "d.gguf"), target.model)
+    assert drafter.limit == FORMS[form].drafts
+    assert relative(found(drafter, target), wanted(FORMS[form], target)) < 1e-4
+
+
+def test_a_gguf_that_does_not_fit(target, tmp_path):
+    folder, file = write_tiny_dflash(tmp_path / "d", TINY), tmp_path / "d.gguf"
+    edit_tensors(folder, lambda arrays: arrays | {"layers.0.hc_attn_fn": mx.zeros((2, 2))})
+    with pytest.raises(UnsupportedModel, match="DeepSeek-V4"):
+        opened(convert_drafter(folder, file), target.model)
+    edit_tensors(folder, lambda arrays: {n: a for n, a in arrays.items() if "hc_" not in n})
+    data = convert_drafter(folder, file).read_bytes()
+    file.write_bytes(data.replace(b"fc.weight", b"fd.weight"))
+    with pytest.raises(BadModelFile, match=r"fc\.weight is missing"):
+        opened(file, target.model)
+
+
+def test_a_gguf_in_eight_bits(target, tmp_path):
+    """Matrices in Q8_0 draft what their values in float32 draft, an own output head included."""
+    for form in ("two, a window, a cap", "spark of speculators"):
+        folder = write_tiny_dflash(tmp_path / form, FORMS[form])
+        edit_config(folder, use_sliding_window=True)
+        files = (
+            convert_drafter(
+                folder,
+                tmp_path / f"{form}{unpacked}.gguf",
+                GGMLQuantizationType.Q8_0,
+                unpacked=unpacked,
+            )
+            for unpacked in (False, True)
+        )
+        packed, plain = (found(opened(file, target.model), target) for file in files)
+        assert relative(packed, plain) < 1e-4
 
 
 def test_the_comparison_sees_what_is_wrong(target, tmp_path):

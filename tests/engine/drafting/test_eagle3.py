@@ -7,6 +7,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 import torch
+from drafter_gguf import convert_drafter
 from looked_into import Target, opened
 from model_edits import edit_config
 from tiny_eagle3 import Reference, TinyEagle, tensors_of, write_tiny_eagle
@@ -25,6 +26,9 @@ FORMS = {
     "other width": replace(TINY, hidden=48, own_embedding=True),
     "embedding read": replace(TINY, form="speculators", layers=(-1, 2, 0)),
     "whole vocabulary": replace(TINY, draft_vocabulary=None),
+    "normed, the target's head": replace(
+        TINY, draft_vocabulary=None, own_output=False, normed=True
+    ),
 }
 
 
@@ -52,7 +56,7 @@ def found(drafter, tokens):
 
 def wanted(tiny, target, layers=None):
     chosen = tiny.layers if layers is None else layers
-    reference = Reference(tiny, target.embedding)
+    reference = Reference(tiny, target.embedding, target.output)
     joined = reference.joined([target.residuals[layer + 1][:-1] for layer in chosen])
     tokens, before = list(target.tokens[1:]), joined
     states = reference.states(tokens, before)
@@ -76,6 +80,21 @@ def relative(one, other):
 def test_draft_logits_equal_the_reference(targets, tmp_path, form):
     target, tiny = targets("llama"), FORMS[form]
     drafter = opened(write_tiny_eagle(tmp_path / "d", tiny), target.model)
+    assert relative(found(drafter, target.tokens), wanted(tiny, target)) < 1e-4
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_gguf_drafts_what_its_folder_drafts(targets, tmp_path, form):
+    target, tiny = targets("llama"), FORMS[form]
+    folder = write_tiny_eagle(tmp_path / "d", tiny)
+    layers, is_speculators = [layer + 1 for layer in tiny.layers], tiny.form == "speculators"
+    edit_config(
+        folder,
+        eagle_aux_hidden_state_layer_ids=layers,
+        norm_before_residual=is_speculators,
+        draft_vocab_size=tiny.rows,
+    )
+    drafter = opened(convert_drafter(folder, tmp_path / "d.gguf"), target.model)
     assert relative(found(drafter, target.tokens), wanted(tiny, target)) < 1e-4
 
 
@@ -127,6 +146,7 @@ BAD = {
     "no d2t": (TINY, {"d2t": None}, "d2t \\[120\\] is missing"),
     "d2t beyond": (TINY, {"d2t": torch.full((120,), 290)}, "d2t names token 409"),
     "no norm": (TINY, {"norm.weight": None}, "norm.weight is missing"),
+    "no head": (TINY, {"lm_head.weight": None}, "lm_head.weight is missing"),
     "unknown": (TINY, {"fc_norm.weight": torch.ones(3)}, "no place for fc_norm.weight"),
     "no embedding": (replace(TINY, hidden=48), {}, "embed_tokens.weight is missing"),
 }

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from drafter_gguf import convert_drafter
 from tiny_dflash import TinyDFlash, write_tiny_dflash
 
 from mlx_engine.hub.client import Hub
@@ -342,7 +343,12 @@ def test_draft_models_made_for_a_model_are_found(tmp_path: Path) -> None:
     assert draft_models_near(locate_model(model, tmp_path)) == (inside, beside)
 
     file = fill(model.parent, "Qwen3.8-27B-Q4_K_M.gguf") / "Qwen3.8-27B-Q4_K_M.gguf"
-    assert draft_models_near(gguf_file(file)) == (beside,)
+    packed = convert_drafter(beside, model.parent / "Qwen3.8-27B-DFlash2-Q8_0.gguf")
+    ggufs = fill(model.parent / "Qwen3.8-27B-DFlash-GGUF", "Qwen3.8-27B-DFlash-imatrix.gguf")
+    alone = convert_drafter(beside, ggufs / "Qwen3.8-27B-DFlash-Q4_K_M.gguf")
+    convert_drafter(beside, model.parent / "Qwen3.8-9B-DFlash2-Q8_0.gguf")
+    fill(model.parent, "Qwen3.8-27B-draft-Q8_0.gguf")
+    assert draft_models_near(gguf_file(file)) == (alone, beside, packed)
 
     here = fill(
         tmp_path / "models--org--Qwen3.8-27B" / "snapshots" / "1", "config.json", "m.safetensors"
