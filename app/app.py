@@ -121,7 +121,7 @@ class App(QObject):
             SystemNotice(widgets.window), answers, settings, self._title_of, self._come_back, self
         )
         ChatModelController(page.offer, chat, models, self)
-        self.attached = attached = AttachedFiles(chat, drafts, png_by_system, self)
+        self.attached = attached = AttachedFiles(chat, models, drafts, png_by_system, self)
         widgets.composer.watch(chat, models, attached, settings, page.edit_last_prompt)
         self.last_chat = LastChat(chat, page.reader.turns, settings, folders.being_shown_file, self)
         self.offered = offered = OfferedModel(models, settings, machine, read_card, self)

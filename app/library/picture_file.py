@@ -1,10 +1,11 @@
-"""Pictures among attached files: known by their first bytes, and checked before they are taken."""
+"""Files to attach as pictures, PDFs or texts: known by their first bytes, checked at once."""
 
 from collections.abc import Callable
 from pathlib import Path
 
+from app.library.document_reader import document_kind, read_pages
 from app.library.text_file import read_text_file
-from app.values.attached_text import AttachedText, Refused
+from app.values.attached_text import AttachedPdf, AttachedText, Refused
 from mlx_engine.values.errors import BadPicture
 from mlx_engine.values.picture import MOST_BYTES, Picture, read_picture
 from mlx_engine.values.untrusted import open_regular
@@ -37,18 +38,23 @@ def checked_picture(data: bytes, name: str) -> Picture | Refused:
 
 
 def read_attachment(
-    path: Path, as_png: Callable[[bytes], bytes], is_wanted: Callable[[], bool] = lambda: True
-) -> AttachedText | Picture | Refused:
-    """Read a file as a picture if it is one, else as text; never raises.
+    path: Path,
+    as_png: Callable[[bytes], bytes],
+    is_wanted: Callable[[], bool] = lambda: True,
+    sees: bool = False,
+) -> AttachedText | AttachedPdf | Picture | Refused:
+    """Read a file as a picture or PDF if it is one, else as text; never raises.
+
+    A PDF without text is read as pictures of its pages, if the model sees.
 
     as_png: converts a picture that the system alone may be able to read, to b"" if it cannot.
-    is_wanted: as in `read_text_file`.
+    is_wanted: as in `read_text_file`. sees: whether the model sees pictures.
     """
     try:
         with open_regular(path) as file:
             beginning = file.read(READ)
             if not is_picture(path, beginning):
-                return read_text_file(path, is_wanted)
+                return _read_text_or_pdf(path, document_kind(path, beginning), is_wanted, sees)
             data = beginning + file.read(MOST_BYTES + 1 - len(beginning))
     except (OSError, ValueError):
         return read_text_file(path, is_wanted)  # which says why it cannot be read
@@ -63,3 +69,15 @@ def read_attachment(
             name=path.name,
         )
     )
+
+
+def _read_text_or_pdf(
+    path: Path, kind: str | None, is_wanted: Callable[[], bool], sees: bool
+) -> AttachedText | AttachedPdf | Refused:
+    read = read_text_file(path, is_wanted)
+    if kind != "PDF":
+        return read
+    if isinstance(read, AttachedText):
+        return AttachedPdf(path, read)
+    pages = read_pages(AttachedPdf(path, AttachedText(path.name, "")), is_wanted) if sees else read
+    return read if isinstance(pages, Refused) else pages

@@ -1,4 +1,4 @@
-"""Files and pictures that are being read to be attached to messages."""
+"""Files, pictures and pages of PDFs that are being read to be attached to messages."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -7,15 +7,17 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QObject, Signal
 
+from app.library.document_reader import read_pages
 from app.library.picture_file import checked_picture, read_attachment
 from app.start.threads import LatestTask
 from app.state.chat import ChatState
 from app.state.drafts import NEW, Drafts
+from app.state.models import ModelState
 from app.state.state import State
-from app.values.attached_text import AttachedText, Refused, SaidWith
+from app.values.attached_text import AttachedPdf, AttachedText, Refused, SaidWith
 from mlx_engine.values.picture import Picture
 
-Outcome = AttachedText | Picture | Refused
+Outcome = AttachedText | AttachedPdf | Picture | Refused
 
 
 class _Reading(NamedTuple):
@@ -29,7 +31,7 @@ class _Reading(NamedTuple):
 class AttachedFiles(State):
     """Reads files in a background thread, for the chat that was on show.
 
-    Signal `arrived`: texts, pictures and refusals for the message of the chat on show.
+    Signal `arrived`: texts, PDFs, pictures and refusals for the message of the chat on show.
     """
 
     arrived = Signal(object)
@@ -37,13 +39,14 @@ class AttachedFiles(State):
     def __init__(
         self,
         chat: ChatState,
+        models: ModelState,
         drafts: Drafts,
         as_png: Callable[[bytes], bytes],
         parent: QObject | None = None,
     ) -> None:
         """as_png: converts a picture that the system reads, to b"" if it does not."""
         super().__init__(parent)
-        self._as_png = as_png
+        self._as_png, self._models = as_png, models
         self._chat, self._drafts, self._disk = chat, drafts, LatestTask(self)
         self._readings: list[_Reading] = []
 
@@ -59,9 +62,10 @@ class AttachedFiles(State):
     def read(self, paths: Sequence[Path]) -> None:
         """Attach files to the message of the chat on show."""
 
+        as_png, sees = self._as_png, self._models.may_see
+
         def look(is_wanted: Callable[[], bool]) -> list[Outcome]:
-            as_png = self._as_png
-            return [read_attachment(path, as_png, is_wanted) for path in paths if is_wanted()]
+            return [read_attachment(path, as_png, is_wanted, sees) for path in paths if is_wanted()]
 
         if paths:
             self._begin(tuple(path.name for path in paths), look)
@@ -69,6 +73,10 @@ class AttachedFiles(State):
     def read_pasted(self, name: str, png: Callable[[], bytes]) -> None:
         """Attach a picture to the message of the chat on show. png: makes its file."""
         self._begin((name,), lambda _: [checked_picture(png(), name)])
+
+    def read_pages(self, pdf: AttachedPdf) -> None:
+        """Attach the pages of a PDF as pictures, in the place of its text."""
+        self._begin((pdf.name,), lambda is_wanted: [read_pages(pdf, is_wanted)])
 
     def _begin(
         self, names: tuple[str, ...], look: Callable[[Callable[[], bool]], list[Outcome]]
@@ -96,11 +104,22 @@ class AttachedFiles(State):
         if reading.chat_id != self._chat.chat_id:
             chat_id = reading.chat_id or NEW
             unsent = self._drafts.of_chat(chat_id)
-            texts = (outcome for outcome in outcomes if isinstance(outcome, AttachedText))
-            pictures = (outcome for outcome in outcomes if isinstance(outcome, Picture))
-            kept = (*unsent.attachments, *texts), (*unsent.pictures, *pictures)
-            self._drafts.keep(chat_id, SaidWith(unsent.text, *kept))
+            for outcome in outcomes:
+                unsent = _with(unsent, outcome, self._models.may_see)
+            self._drafts.keep(chat_id, unsent)
             outcomes = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
         self.changed.emit()
         if outcomes:
             self.arrived.emit(outcomes)
+
+
+def _with(said: SaidWith, outcome: Outcome, sees: bool) -> SaidWith:
+    """Add what was read to an unsent message; pages come too late for a PDF that is there."""
+    match outcome:
+        case AttachedText():
+            return said._replace(attachments=(*said.attachments, outcome))
+        case Picture():
+            return said._replace(pictures=(*said.pictures, outcome))
+        case AttachedPdf() if all(pdf.path != outcome.path for pdf in said.pdfs):
+            return said.with_pdf(outcome, sees)
+    return said

@@ -108,6 +108,11 @@ class ModelState(State):
         self.token_counts: Mapping[str, int] = {}
 
     @property
+    def may_see(self) -> bool:
+        """Whether the model in use sees pictures; true as long as there is none."""
+        return self.description is None or self.description.vision is None
+
+    @property
     def loading(self) -> LoadModel | None:
         """The newest running or waiting load, None for none."""
         return self._loads[-1].request if self._loads else None

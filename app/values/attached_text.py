@@ -1,4 +1,4 @@
-"""Texts attached to a message, as the model reads them, and why a file cannot be one."""
+"""Texts and PDF files attached to a message, and why a file cannot be one."""
 
 import re
 from collections.abc import Sequence
@@ -31,6 +31,30 @@ class AttachedText:
         """The file name's extension for the fence ("py"), "" if it is not alphanumeric."""
         ending = Path(self.name).suffix[1:].lower()
         return ending if ending.isascii() and ending.isalnum() and len(ending) <= 12 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedPdf:
+    """A PDF file of an unsent message, which goes as its text or as pictures of its pages.
+
+    text: empty if no page has any. pages: the first ones of page_count as pictures, () until they
+    are read. as_pictures: the choice; a model that sees no pictures gets the text.
+    """
+
+    path: Path
+    text: AttachedText
+    pages: tuple[Picture, ...] = ()
+    page_count: int = 0
+    as_pictures: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name of the file."""
+        return self.text.name
+
+    def goes_as_pictures(self, sees: bool) -> bool:
+        """Whether the pages go to a model that sees pictures or not."""
+        return self.as_pictures and (sees or not self.text.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +92,23 @@ _HEAD = re.compile(rf"(?:\A|\n\n){MARK}([^\n]+):\n\n(`{{3,}})[a-z0-9]*\n")
 
 
 class SaidWith(NamedTuple):
-    """A user's message, split into typed text, attached texts and pictures."""
+    """A user's message, split into typed text, attached texts and pictures.
+
+    pdfs: files of which some of the texts or pictures are, as long as the message is not sent.
+    """
 
     text: str
     attachments: tuple[AttachedText, ...] = ()
     pictures: tuple[Picture, ...] = ()
+    pdfs: tuple[AttachedPdf, ...] = ()
+
+    def with_pdf(self, pdf: AttachedPdf, sees: bool) -> "SaidWith":
+        """Add a PDF as its text or as pictures. sees: whether the model sees pictures."""
+        if pdf.goes_as_pictures(sees):
+            said = self._replace(pictures=(*self.pictures, *pdf.pages))
+        else:
+            said = self._replace(attachments=(*self.attachments, pdf.text))
+        return said._replace(pdfs=(*self.pdfs, pdf))
 
 
 def said_with(message: str) -> SaidWith:

@@ -2,16 +2,17 @@
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtWidgets import QFrame, QSizePolicy, QWidget
+from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QWidget
 from typing_extensions import override
 
 from app.start.threads import LatestTask
-from app.values.attached_text import AttachedText, Refused, tokens_about
+from app.values.attached_text import AttachedPdf, AttachedText, Refused, tokens_about
 from app.window.controls.icons import IconButton, Sign
 from app.window.controls.labels import ShortLabel, label, paragraph, restyle, say, tabular
-from app.window.controls.layouts import GAP, WIDEST, ChipFlow, Wide, column, row, scrolled
+from app.window.controls.layouts import GAP, WIDEST, ChipFlow, Item, Wide, column, row, scrolled
 from app.window.language import said, tr
 from app.window.pictures import Thumbnail
 from mlx_engine.values.picture import Picture
@@ -22,8 +23,9 @@ class AttachmentChip(QFrame):
     """An attachment with its tokens, None until they are counted. remove: its button."""
 
     tokens: int | None
+    goes_as_pictures = False
 
-    def __init__(self, attachment: AttachedText) -> None:
+    def __init__(self, attachment: AttachedText, *buttons: QWidget) -> None:
         super().__init__()
         self.attachment, self.tokens = attachment, None
         self.setProperty("role", "chip")
@@ -35,8 +37,8 @@ class AttachmentChip(QFrame):
         self._size = label("", "muted")
         tabular(self._size)
         self.remove = IconButton("close", tr("Remove {name}", name=attachment.name))
-        parts = (picture, Wide(self._name), self._size, self.remove)
-        row(*parts, of=self, margins=(8, 2, 2, 2), spacing=6)
+        before: list[Item] = [picture, Wide(self._name), self._size]
+        row(*before, *buttons, self.remove, of=self, margins=(8, 2, 2, 2), spacing=6)
         self._name.show_text(attachment.name)
         self.show_tokens(None)
 
@@ -47,7 +49,9 @@ class AttachmentChip(QFrame):
             count = tr("about {count:,} tokens", count=tokens_about(self.attachment))
         else:
             count = tr("{n:,} tokens", "1 token", tokens)
-        words = f"{said(size)} · {count}"
+        self._say(f"{said(size)} · {count}", is_too_long)
+
+    def _say(self, words: str, is_too_long: bool = False) -> None:
         self._size.setText(words)
         problem = tr(", longer than the model can read") if is_too_long else ""
         self.setAccessibleName(
@@ -61,12 +65,46 @@ class AttachmentChip(QFrame):
         restyle(self, "bad", is_too_long)
 
 
-class PictureChip(QFrame):
-    """A picture of an unsent message. remove: its button."""
+class PdfChip(AttachmentChip):
+    """A PDF, as its text or as pictures of its pages. switch: button for the other."""
 
-    def __init__(self, picture: Picture, number: int, disk: LatestTask) -> None:
+    def __init__(self, pdf: AttachedPdf) -> None:
+        self.pdf, self.switch = pdf, QPushButton()
+        self.switch.setProperty("role", "link")
+        super().__init__(pdf.text, self.switch)
+
+    def show_pdf(self, pdf: AttachedPdf, sees: bool) -> None:
+        """Show as what the PDF goes to a model that sees pictures or not."""
+        self.pdf, self.goes_as_pictures = pdf, pdf.goes_as_pictures(sees)
+        can_switch = bool(pdf.text.text) and sees
+        self.switch.setVisible(can_switch)
+        if self.goes_as_pictures:
+            self.switch.setText(tr("As text"))
+            self.switch.setAccessibleName(tr("Attach {name} as text", name=pdf.name))
+        else:
+            self.switch.setText(tr("As pictures"))
+            self.switch.setAccessibleName(tr("Attach {name} as pictures", name=pdf.name))
+        self.show_tokens(None)
+
+    @override
+    def show_tokens(self, tokens: int | None, is_too_long: bool = False) -> None:
+        shown, count = len(self.pdf.pages), self.pdf.page_count
+        if not self.goes_as_pictures:
+            super().show_tokens(tokens, is_too_long)
+        elif shown < count:
+            self._say(tr("{shown:,} of {count:,} pages as pictures", shown=shown, count=count))
+        else:
+            self._say(tr("{n:,} pages as pictures", "1 page as a picture", count))
+
+
+class PictureChip(QFrame):
+    """A picture of an unsent message, or of a PDF. remove: its button."""
+
+    def __init__(
+        self, picture: Picture, number: int, disk: LatestTask, pdf: PdfChip | None
+    ) -> None:
         super().__init__()
-        self.picture = picture
+        self.picture, self.pdf = picture, pdf
         self.setProperty("role", "chip")
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         thumbnail = Thumbnail(picture, PICTURE_HEIGHT, number, disk, self)
@@ -122,10 +160,12 @@ class AttachmentRow(QWidget):
     """Chips of a message's attachments and pictures, and what was refused.
 
     too_long, unseen, reading: why the message cannot be sent, or "". stop_reading: button that
-    stops reading files. Signal `changed`: other attachments.
+    stops reading files. Signals: `changed`: other attachments. `pages_wanted`(AttachedPdf): pages
+    are to be read as pictures.
     """
 
     changed = Signal()
+    pages_wanted = Signal(object)
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,30 +182,46 @@ class AttachmentRow(QWidget):
         self.show_reading(())
 
     def attachments(self) -> tuple[AttachedText, ...]:
-        """The attached texts."""
-        return tuple(chip.attachment for chip in self._chips)
+        """The attached texts, also of PDFs."""
+        return tuple(chip.attachment for chip in self._texts)
+
+    @property
+    def _texts(self) -> list[AttachmentChip]:
+        return [chip for chip in self._chips if not chip.goes_as_pictures]
 
     def pictures(self) -> tuple[Picture, ...]:
-        """The pictures."""
+        """The pictures, also of pages."""
         return tuple(chip.picture for chip in self._pictures)
 
+    def pdfs(self) -> tuple[AttachedPdf, ...]:
+        """The PDFs to which some of the texts and pictures belong."""
+        return tuple(chip.pdf for chip in self._chips if isinstance(chip, PdfChip))
+
     def show_attachments(
-        self, attachments: Sequence[AttachedText], pictures: Sequence[Picture] = ()
+        self,
+        attachments: Sequence[AttachedText],
+        pictures: Sequence[Picture] = (),
+        pdfs: Sequence[AttachedPdf] = (),
     ) -> None:
-        """Replace all attachments and pictures."""
+        """Replace all attachments and pictures. pdfs: to which some of them belong."""
         for chip in list(self._chips):
             self._drop(chip)
         for shown in list(self._pictures):
             self._drop(shown)
         self._numbers = itertools.count(1)
         for attachment in attachments:
-            self._add(attachment)
+            if all(attachment is not pdf.text for pdf in pdfs):
+                self._add(AttachmentChip(attachment))
+        pages = {id(page) for pdf in pdfs for page in pdf.pages}
         for picture in pictures:
-            self._add_picture(picture)
+            if id(picture) not in pages:
+                self._add_picture(picture)
+        for pdf in pdfs:
+            self._show_pdf(pdf)
         self._refresh("")
 
-    def attach(self, outcomes: Sequence[AttachedText | Picture | Refused]) -> None:
-        """Add texts and pictures; files that were refused are named with the reason."""
+    def attach(self, outcomes: Sequence[AttachedText | AttachedPdf | Picture | Refused]) -> None:
+        """Add texts, PDFs and pictures; files that were refused are named with the reason."""
         problems = []
         for outcome in outcomes:
             if isinstance(outcome, Refused):
@@ -174,8 +230,13 @@ class AttachmentRow(QWidget):
                 if len(self._pictures) < MOST_PICTURES:
                     self._add_picture(outcome)
                     continue
-                most = tr("A message takes {most} pictures at most.", most=MOST_PICTURES)
-                problems += [most] * (most not in problems)
+                problems.append(_too_many())
+            elif isinstance(outcome, AttachedPdf) and not self._has_room(outcome):
+                problems.append(_too_many())
+            elif isinstance(outcome, AttachedPdf) and self._chip_of(outcome):
+                self._show_pdf(outcome)
+            elif isinstance(outcome, AttachedPdf) and outcome.as_pictures and outcome.text.text:
+                pass  # it was removed while its pages were read
             elif len(self._chips) >= MOST:
                 problems.append(
                     tr(
@@ -185,9 +246,11 @@ class AttachmentRow(QWidget):
                     )
                 )
                 break
+            elif isinstance(outcome, AttachedPdf):
+                self._show_pdf(outcome)
             else:
-                self._add(outcome)
-        self._refresh("\n".join(problems[:3]))
+                self._add(AttachmentChip(outcome))
+        self._refresh("\n".join(list(dict.fromkeys(problems))[:3]))
 
     def tell(self, words: str) -> None:
         """Show a problem until there is another."""
@@ -204,7 +267,7 @@ class AttachmentRow(QWidget):
     def show_tokens(self, counts: Sequence[int | None], room: int | None) -> None:
         """Show the tokens of each attachment; room: tokens that the model can still read."""
         self._room = room
-        for chip, count in zip(self._chips, counts, strict=False):
+        for chip, count in zip(self._texts, counts, strict=False):
             chip.show_tokens(count, room is not None and count is not None and count >= room)
         self._say()
 
@@ -212,10 +275,12 @@ class AttachmentRow(QWidget):
         """Say why the model sees no pictures, "" if it does."""
         if why_not != self._blind:
             self._blind = why_not
-            self._say()
+            for pdf in self.pdfs():
+                self._show_pdf(pdf)
+            self._refresh(self._refused)
 
     def _say(self) -> None:
-        counts, room = [chip.tokens for chip in self._chips], self._room
+        counts, room = [chip.tokens for chip in self._texts], self._room
         self.too_long = "" if room is None else why_too_long(self.attachments(), counts, room)
         self.unseen = self._blind if self._pictures else ""
         words = "\n".join(filter(None, (self._refused, self.too_long, self.unseen)))
@@ -223,20 +288,59 @@ class AttachmentRow(QWidget):
         self._seen.setVisible(bool(self._pictures))
         self.setVisible(bool(self._chips or self._pictures or words or self.reading))
 
-    def _add(self, attachment: AttachedText) -> None:
-        chip = AttachmentChip(attachment)
+    def _add(self, chip: AttachmentChip) -> None:
         chip.remove.clicked.connect(lambda: self._remove(chip))
         self._chips.append(chip)
         self._flow.add(chip)
 
-    def _add_picture(self, picture: Picture) -> None:
-        chip = PictureChip(picture, next(self._numbers), self._disk)
+    def _add_picture(self, picture: Picture, pdf: PdfChip | None = None) -> None:
+        chip = PictureChip(picture, next(self._numbers), self._disk, pdf)
         chip.remove.clicked.connect(lambda: self._remove(chip))
         self._pictures.append(chip)
         self._seen.add(chip)
 
+    def _chip_of(self, pdf: AttachedPdf) -> PdfChip | None:
+        return next(
+            (c for c in self._chips if isinstance(c, PdfChip) and c.pdf.path == pdf.path), None
+        )
+
+    def _show_pdf(self, pdf: AttachedPdf) -> None:
+        """Add a PDF, or show it anew in its place."""
+        chip = self._chip_of(pdf)
+        if chip is None:
+            chip = added = PdfChip(pdf)
+            chip.switch.clicked.connect(
+                lambda: self._switch(replace(added.pdf, as_pictures=not added.goes_as_pictures))
+            )
+            self._add(chip)
+        for page in self._pages_of(chip):
+            self._drop(page)
+        chip.show_pdf(pdf, sees=not self._blind)
+        if chip.goes_as_pictures:
+            for picture in pdf.pages:
+                self._add_picture(picture, chip)
+
+    def _switch(self, pdf: AttachedPdf) -> None:
+        """Let a PDF go as its text or as pictures, once its pages are read."""
+        if pdf.as_pictures and not pdf.pages:
+            self.pages_wanted.emit(pdf)
+        else:
+            self.attach([pdf])
+
+    def _has_room(self, pdf: AttachedPdf) -> bool:
+        """Whether a message with a PDF has no more than MOST_PICTURES."""
+        others = [page for page in self._pictures if page.pdf is not self._chip_of(pdf)]
+        pages = len(pdf.pages) if pdf.goes_as_pictures(sees=not self._blind) else 0
+        return not pages or len(others) + pages <= MOST_PICTURES
+
     def _remove(self, chip: AttachmentChip | PictureChip) -> None:
+        of = chip.pdf if isinstance(chip, PictureChip) else None
         self._drop(chip)
+        if of is not None:
+            left = tuple(page.picture for page in self._pages_of(of))
+            of.show_pdf(replace(of.pdf, pages=left), sees=True)
+            if not left:
+                self._drop(of)
         self._refresh("")
         self.setFocus()
 
@@ -244,9 +348,14 @@ class AttachmentRow(QWidget):
         if isinstance(chip, PictureChip):
             self._pictures.remove(chip)
             self._seen.drop(chip)
-        else:
-            self._chips.remove(chip)
-            self._flow.drop(chip)
+            return
+        for page in self._pages_of(chip):
+            self._drop(page)
+        self._chips.remove(chip)
+        self._flow.drop(chip)
+
+    def _pages_of(self, chip: AttachmentChip) -> list[PictureChip]:
+        return [page for page in self._pictures if page.pdf is chip]
 
     def _refresh(self, refused: str) -> None:
         self._refused = refused
@@ -254,6 +363,10 @@ class AttachmentRow(QWidget):
         self._flow.place()
         self._seen.place()
         self.changed.emit()
+
+
+def _too_many() -> str:
+    return tr("A message takes {most} pictures at most.", most=MOST_PICTURES)
 
 
 def why_too_long(

@@ -24,7 +24,7 @@ from app.state.attached_files import AttachedFiles
 from app.state.chat import ChatState
 from app.state.models import ModelState
 from app.state.settings import KeptSettings
-from app.values.attached_text import AttachedText, SaidWith, fenced, with_attachments
+from app.values.attached_text import AttachedPdf, AttachedText, SaidWith, fenced, with_attachments
 from app.window.attachments import AttachmentRow
 from app.window.controls.dialogs import choose_files
 from app.window.controls.fields import follow_writing, is_composing
@@ -280,6 +280,7 @@ class Composer(QFrame):
         )
         self.box.textChanged.connect(self._keep)
         self.row.changed.connect(self._count)
+        self.row.pages_wanted.connect(files.read_pages)
         self.row.stop_reading.clicked.connect(self._give_up_reading)
         self._attach.clicked.connect(self._choose_files)
         self._send.clicked.connect(self._press)
@@ -308,20 +309,23 @@ class Composer(QFrame):
 
     def message(self) -> SaidWith:
         """The typed text with its attachments and pictures."""
-        return SaidWith(self.text(), self.attachments(), self.pictures())
+        return SaidWith(self.text(), self.attachments(), self.pictures(), self.row.pdfs())
 
     def show_message(
         self,
         text: str,
         attachments: Sequence[AttachedText] = (),
         pictures: Sequence[Picture] = (),
+        pdfs: Sequence[AttachedPdf] = (),
     ) -> None:
-        """Replace the message; a text too long for the box is attached."""
+        """Replace the message; a text too long for the box is attached. pdfs: whose texts or
+        pictures some of these are.
+        """
         if len(text) > LONGEST:
             attachments, text = (*attachments, AttachedText(tr("Pasted text"), text)), ""
         self.box.setPlainText(text)
         self.box.moveCursor(QTextCursor.MoveOperation.End)
-        self.row.show_attachments(attachments, pictures)
+        self.row.show_attachments(attachments, pictures, pdfs)
 
     def type(self, text: str) -> None:
         """Insert text that was typed elsewhere or dropped; a long text is attached."""

@@ -93,7 +93,9 @@ def test_what_hovers_is_looked_at_beside_the_window(driven, gate, monkeypatch):
 def test_a_file_that_is_being_read_belongs_to_its_chat_and_holds_its_question(
     driven, gate, qtbot, monkeypatch
 ):
-    def slowly(path: Path, as_png: object, is_wanted: Callable[[], bool]) -> AttachedText | Refused:
+    def slowly(
+        path: Path, _: object, is_wanted: Callable[[], bool], sees: bool
+    ) -> AttachedText | Refused:
         gate.wait()
         assert is_wanted()
         if path.suffix == ".pdf":
@@ -134,7 +136,9 @@ def test_a_file_that_is_being_read_belongs_to_its_chat_and_holds_its_question(
 def test_reading_an_attachment_is_given_up_by_hand(driven, gate, monkeypatch):
     wanted: list[bool] = []
 
-    def slowly(path: Path, as_png: object, is_wanted: Callable[[], bool]) -> AttachedText | Refused:
+    def slowly(
+        path: Path, _: object, is_wanted: Callable[[], bool], sees: bool
+    ) -> AttachedText | Refused:
         gate.wait()
         wanted.append(is_wanted())
         return AttachedText(path.name, "text")

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
-from app.library import text_file
+from app.library import document_reader
+from app.library.document_reader import read_pages
 from app.library.dropped import DroppedText, what_is
+from app.library.picture_file import read_attachment
 from app.library.text_file import read_text_file
-from app.values.attached_text import AttachedText, Refused
+from app.values.attached_text import AttachedPdf, AttachedText, Refused
 from app.values.typed_json import words_from_text
 
 
@@ -38,7 +40,7 @@ def pdf(path: Path, *pages: str, password: str = "", **encryption: str) -> Path:
         page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
         content = DecodedStreamObject()
         content.set_data(f"BT /F1 12 Tf 20 200 Td ({text}) Tj ET".encode() if text else b"")
-        page[NameObject("/Contents")] = content
+        page[NameObject("/Contents")] = writer._add_object(content)
     if password:
         writer.encrypt(password, algorithm="RC4-128", **encryption)
     writer.write(path)
@@ -62,13 +64,48 @@ def in_process(path: Path, monkeypatch: pytest.MonkeyPatch, most: int = 10_000) 
     Nor the thread that ends a process whose memory has grown: it would end that of the tests.
     """
     said = io.StringIO()
-    monkeypatch.setattr(text_file, "_end_at_most_memory", lambda: None)
-    monkeypatch.setattr(text_file.sys, "argv", ["", "", str(path), str(most)])
-    monkeypatch.setattr(text_file.sys, "stdout", said)
-    monkeypatch.setattr(text_file.resource, "setrlimit", lambda *_: None)
-    text_file.main()
+    monkeypatch.setattr(document_reader, "_end_at_most_memory", lambda: None)
+    monkeypatch.setattr(document_reader.sys, "argv", ["", "", str(path), "text", str(most)])
+    monkeypatch.setattr(document_reader.sys, "stdout", said)
+    monkeypatch.setattr(document_reader.resource, "setrlimit", lambda *_: None)
+    document_reader.main()
     told = json.loads(said.getvalue())
     return said.getvalue() if "text" in told else f"problem: {words_from_text(told['problem'])}"
+
+
+def test_a_pdf_without_text_is_attached_as_pictures_of_its_pages(tmp_path, monkeypatch):
+    """The upper half of its first page is blue; its second page is as large as a house."""
+    pytest.importorskip("pypdfium2")
+    blue = ") Tj ET 0 0 1 rg 0 150 300 150 re f BT ("
+    path = pdf(tmp_path / "scan.pdf", blue, *[""] * 3)
+    writer = PdfWriter(clone_from=path)
+    writer.pages[1].mediabox.upper_right = (14_400, 7_200)
+    writer.write(path)
+    monkeypatch.setattr(document_reader, "MOST_PAGES", 3)
+    attached = read_attachment(path, lambda _: b"", sees=True)
+    assert isinstance(attached, AttachedPdf) and attached.page_count == 4
+    assert attached.goes_as_pictures(sees=True) and attached.goes_as_pictures(sees=False)
+    assert [(page.width, page.height) for page in attached.pages] == [
+        (834, 834),
+        (2000, 1000),
+        (834, 834),
+    ]
+    first = attached.pages[0].decode()
+    assert [first.getpixel((400, y)) for y in (100, 700)] == [(0, 0, 254), (255, 255, 255)]
+
+
+def test_a_pdf_with_text_goes_as_text_until_its_pages_are_asked_for(tmp_path):
+    pytest.importorskip("pypdfium2")
+    path = pdf(tmp_path / "Report.pdf", "First page")
+    attached = read_attachment(path, lambda _: b"", sees=True)
+    assert attached == AttachedPdf(path, AttachedText("Report.pdf", "First page"))
+    drawn = read_pages(attached)
+    assert isinstance(drawn, AttachedPdf) and drawn.text == attached.text
+    assert drawn.goes_as_pictures(sees=True) and not drawn.goes_as_pictures(sees=False)
+    assert min(drawn.pages[0].decode().convert("L").tobytes()) < 50
+    path.unlink()
+    gone = read_pages(attached)
+    assert isinstance(gone, Refused) and gone.words.startswith("Report.pdf cannot be opened")
 
 
 def test_a_pdf_is_attached_as_text(tmp_path):
@@ -89,7 +126,7 @@ def test_what_is_too_long_says_so_at_its_end(tmp_path, monkeypatch):
     said = in_process(path, monkeypatch, most=50)
     assert "Page 7" in said and "Page 8" not in said
     assert "[The rest is left out: more than 50 characters.]" in said
-    monkeypatch.setattr(text_file, "LONGEST_S", -1.0)
+    monkeypatch.setattr(document_reader, "LONGEST_S", -1.0)
     assert "[The rest is left out: more than could be read" in in_process(path, monkeypatch)
 
 
@@ -111,7 +148,7 @@ def test_a_word_file_of_many_pages_is_read_whole(tmp_path):
         looked += event == "call" and frame.f_code.co_name == "get_style"
 
     sys.setprofile(profile)
-    lines = list(text_file._word_lines(tmp_path / "book.docx"))
+    lines = list(document_reader._word_lines(tmp_path / "book.docx"))
     sys.setprofile(None)
     assert lines[6:9] == ["Paragraph 6", "## Paragraph 7", "Paragraph 8"]
     assert looked == 0
@@ -139,7 +176,7 @@ def test_why_a_document_has_no_text(tmp_path, monkeypatch):
 def test_a_file_that_unpacks_without_end_is_not_unpacked(tmp_path, monkeypatch):
     bomb = tmp_path / "bomb.docx"
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as parts:
-        parts.writestr("word/document.xml", b" " * (text_file.LARGEST_UNPACKED + 1))
+        parts.writestr("word/document.xml", b" " * (document_reader.LARGEST_UNPACKED + 1))
     assert bomb.stat().st_size < 100_000
     assert "unpacks to 50 MB, which is too much" in in_process(bomb, monkeypatch)
 
@@ -152,7 +189,7 @@ def test_a_small_file_of_more_elements_than_memory_has_room_for_is_not_read(
     path, sound = tmp_path / "elements.docx", word(tmp_path / "sound.docx")
     with zipfile.ZipFile(sound) as parts, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
         for name in parts.namelist():
-            more = b"<a/>" * text_file.MOST_TAGS if name == part else b""
+            more = b"<a/>" * document_reader.MOST_TAGS if name == part else b""
             made.writestr(name, parts.read(name) + more)
     assert path.stat().st_size < 100_000
     assert "which is too much" in in_process(path, monkeypatch)
@@ -175,21 +212,21 @@ def test_a_document_that_names_itself_without_end(tmp_path, monkeypatch):
 
 
 def test_without_the_readers_it_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(text_file.sys.modules, "pypdf", None)
+    monkeypatch.setitem(document_reader.sys.modules, "pypdf", None)
     said = in_process(pdf(tmp_path / "x.pdf", "text"), monkeypatch)
     assert "pip install 'headstart[documents]'" in said
 
 
 def test_a_reader_that_hangs_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_file, "START", "import time; time.sleep(60)")
-    monkeypatch.setattr(text_file, "LONGEST_S", 0.1)
-    monkeypatch.setattr(text_file, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(document_reader, "START", "import time; time.sleep(60)")
+    monkeypatch.setattr(document_reader, "LONGEST_S", 0.1)
+    monkeypatch.setattr(document_reader, "PATIENCE_S", 0.1)
     refused = read_text_file(pdf(tmp_path / "x.pdf", "text"))
     assert isinstance(refused, Refused) and "could not be read in" in refused.words
 
 
 def test_a_reader_that_is_not_wanted_any_more_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_file, "START", "import time; time.sleep(60)")
+    monkeypatch.setattr(document_reader, "START", "import time; time.sleep(60)")
     looks = iter([True, False])
     path = pdf(tmp_path / "x.pdf", "text")
     started = time.perf_counter()
@@ -198,13 +235,13 @@ def test_a_reader_that_is_not_wanted_any_more_is_ended(tmp_path, monkeypatch):
 
 
 def test_a_reader_that_dies_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_file, "START", "import os; os.abort()")
+    monkeypatch.setattr(document_reader, "START", "import os; os.abort()")
     refused = read_text_file(pdf(tmp_path / "x.pdf", "text"))
     assert isinstance(refused, Refused) and refused.words.startswith("x.pdf could not be read")
 
 
 def test_a_document_larger_than_any_is_not_opened(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_file, "LARGEST_DOCUMENT", 100)
+    monkeypatch.setattr(document_reader, "LARGEST_DOCUMENT", 100)
     refused = read_text_file(pdf(tmp_path / "x.pdf", "text"))
     assert isinstance(refused, Refused) and "too large to attach" in refused.words
 
@@ -233,8 +270,12 @@ def test_a_cell_counts_once_however_many_columns_it_claims(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a process is told its own memory elsewhere")
 def test_a_reader_that_takes_too_much_memory_ends_itself(tmp_path, monkeypatch):
-    start = "import sys, time; sys.path.append(sys.argv[1]); from app.library import text_file;"
-    start += "text_file.MOST_MEMORY = 2**20; text_file._end_at_most_memory(); time.sleep(60)"
-    monkeypatch.setattr(text_file, "START", start)
+    start = (
+        "import sys, time; sys.path.append(sys.argv[1]); from app.library import document_reader;"
+    )
+    start += (
+        "document_reader.MOST_MEMORY = 2**20; document_reader._end_at_most_memory(); time.sleep(60)"
+    )
+    monkeypatch.setattr(document_reader, "START", start)
     refused = read_text_file(pdf(tmp_path / "x.pdf", "text"))
     assert isinstance(refused, Refused) and refused.words.startswith("x.pdf could not be read")

@@ -1,6 +1,8 @@
 """The composer sends once, never in the middle of a word, and swallows large pastes."""
 
 import time
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,8 +13,8 @@ from seen import button, find, press, words_on
 
 from app.library.picture_file import checked_picture
 from app.state.state import State
-from app.values.attached_text import AttachedText, Refused, SaidWith, fenced
-from app.window.attachments import MOST, MOST_PICTURES, AttachmentChip
+from app.values.attached_text import AttachedPdf, AttachedText, Refused, SaidWith, fenced
+from app.window.attachments import MOST, MOST_PICTURES, AttachmentChip, PdfChip, PictureChip
 from app.window.composer import LONGEST, MOST_LINES, Composer, MessageBox
 from app.window.controls.fields import Lines
 from app.window.pictures import PictureDialog, Thumbnail, png_of
@@ -32,7 +34,7 @@ class Watched(State):
     def __init__(self):
         super().__init__()
         self.heard, self.names, self.token_counts = [], [], {}
-        self.read = self.heard.append
+        self.read = self.read_pages = self.heard.append
         self.stop = lambda: self.heard.append("stop")
         self.give_up = self.names.clear
 
@@ -135,6 +137,41 @@ def test_bad_and_too_many_pictures_are_named_and_lose_nothing(qtbot, composer, w
     assert large.isVisible() and large.accessibleName() == "Picture, 3 × 2 pixels"
     qtbot.keyClick(large, Qt.Key.Key_Escape)
     assert not large.isVisible()
+
+
+def test_a_pdf_goes_as_its_text_or_as_pictures_of_its_pages(composer, watched):
+    """A page without text cannot go as text; a model that sees none gets the text."""
+    text = AttachedText("a.pdf", "words")
+    images = (QImage(3, side, QImage.Format.Format_RGB32) for side in (4, 5))
+    pages = tuple(checked_picture(png_of(image), "p") for image in images)
+    pdf = AttachedPdf(Path("a.pdf"), text)
+    watched.arrived.emit([pdf])
+    assert watched.unsent == SaidWith("", (text,), (), (pdf,))
+    press(composer, "Attach a.pdf as pictures")
+    assert watched.heard == [replace(pdf, as_pictures=True)]
+    drawn = replace(pdf, pages=pages, page_count=3, as_pictures=True)
+    watched.arrived.emit([drawn])
+    assert watched.unsent == SaidWith("", (), pages, (drawn,))
+    assert "2 of 3 pages as pictures" in words_on(composer)
+    why = Reason("no-vision", "This model sees no pictures.")
+    watched.become(description=SimpleNamespace(context_length=99, vision=why))
+    assert watched.unsent == SaidWith("", (text,), (), (drawn,))
+    assert composer.row.unseen == "" and "As pictures" not in words_on(composer)
+    watched.become(description=SimpleNamespace(context_length=99, vision=None))
+    composer.show_message(*watched.unsent)
+    assert composer.message() == SaidWith("", (), pages, (drawn,))
+    press(composer, "Attach a.pdf as text")
+    assert composer.attachments() == (text,)
+    press(composer, "Attach a.pdf as pictures")
+    assert composer.pictures() == pages
+    first, _ = (chip for chip in composer.row.findChildren(PictureChip) if chip.isVisible())
+    first.remove.click()
+    assert composer.pictures() == pages[1:]
+    (chip,) = (chip for chip in composer.row.findChildren(PdfChip) if chip.isVisible())
+    chip.remove.click()
+    assert composer.message() == SaidWith("")
+    watched.arrived.emit([drawn])
+    assert composer.message() == SaidWith(""), "it was removed while its pages were read"
 
 
 def test_return_while_an_answer_is_written_says_why_nothing_is_sent(qtbot, composer, box, watched):
