@@ -492,8 +492,8 @@
         <translation>braucht zum Lesen zu viel Speicher: den wichtigen Teil einfügen.</translation>
     </message>
     <message>
-        <source>holds no text, at most pictures: have its text recognised first, or paste it.</source>
-        <translation>enthält keinen Text, höchstens Bilder: erst per Texterkennung umwandeln oder den Text einfügen.</translation>
+        <source>holds no text, at most pictures: use a model that sees pictures, have its text recognised first, or paste it.</source>
+        <translation>enthält keinen Text, höchstens Bilder: ein Modell verwenden, das Bilder sieht, den Text vorher erkennen lassen, oder ihn einfügen.</translation>
     </message>
     <message>
         <source>is locked with a password: save a copy without one, then attach that.</source>
@@ -1525,6 +1525,34 @@
     <message>
         <source>Attachment {name}, {words}{problem}</source>
         <translation>Anhang {name}, {words}{problem}</translation>
+    </message>
+    <message>
+        <source>As text</source>
+        <translation>Als Text</translation>
+    </message>
+    <message>
+        <source>Attach {name} as text</source>
+        <translation>{name} als Text anhängen</translation>
+    </message>
+    <message>
+        <source>As pictures</source>
+        <translation>Als Bilder</translation>
+    </message>
+    <message>
+        <source>Attach {name} as pictures</source>
+        <translation>{name} als Bilder anhängen</translation>
+    </message>
+    <message>
+        <source>{shown:,} of {count:,} pages as pictures</source>
+        <translation>{shown:,} von {count:,} Seiten als Bilder</translation>
+    </message>
+    <message numerus="yes">
+        <source>{n:,} pages as pictures</source>
+        <comment>1 page as a picture</comment>
+        <translation>
+            <numerusform>1 Seite als Bild</numerusform>
+            <numerusform>{n:,} Seiten als Bilder</numerusform>
+        </translation>
     </message>
     <message>
         <source>Remove picture {number}</source>
@@ -4822,10 +4850,6 @@ Für Details klicken.</translation>
         <translation>{origin}: Die Config nennt keine target_layer_ids. Noch einmal holen.</translation>
     </message>
     <message>
-        <source>{origin}: the tensor embed_tokens.weight is missing, and that of the target is {hidden_size} wide, not {hidden}. Get the file again.</source>
-        <translation>{origin}: Der Tensor embed_tokens.weight fehlt, und der des Zielmodells ist {hidden_size} breit, nicht {hidden}. Die Datei noch einmal holen.</translation>
-    </message>
-    <message>
         <source>{origin}: d2t names token {what} of a vocabulary of {vocabulary}. The file is damaged or for another model: get it again.</source>
         <translation>{origin}: d2t nennt Token {what} eines Vokabulars von {vocabulary}. Die Datei ist beschädigt oder für ein anderes Modell: noch einmal holen.</translation>
     </message>
@@ -5912,6 +5936,18 @@ Für Details klicken.</translation>
     <message>
         <source>Picture, {size}</source>
         <translation>Bild, {size}</translation>
+    </message>
+    <message>
+        <source>{path}: a draft model of DeepSeek-V4&apos;s layers, which this version does not run from GGUF. Draft with the heads of the model, a small model or prompt lookup.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{path}: d2t is no list of tokens. Get the file again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{origin}: the tensor {name} is missing, and that of the target is {hidden_size} wide, not {hidden}. Get the file again.</source>
+        <translation type="unfinished"></translation>
     </message>
 </context>
 </TS>

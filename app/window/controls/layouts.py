@@ -154,7 +154,7 @@ def scroll_to(widget: QWidget) -> None:
         around.ensureWidgetVisible(widget)
 
 
-WIDEST = 360
+WIDEST = 440
 GAP = 6
 
 
