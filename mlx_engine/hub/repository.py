@@ -14,6 +14,9 @@ from mlx_engine.hub.weight_files import (
     WeightFileNames,
     existing_shards,
     gguf_models,
+    is_folder_of_quantisation,
+    is_tower_of_other,
+    may_be_tower,
     parse_shard_name,
 )
 from mlx_engine.values.errors import DownloadFailed
@@ -29,6 +32,8 @@ _QUANTISATION = re.compile(
 _REVISION = re.compile(r"(?:[\w][\w.+@-]{0,99}/){0,9}[\w][\w.+@-]{0,99}", re.ASCII)
 _UNREAD_DRAFTS = re.compile("gemma-?4", re.IGNORECASE)
 """Models whose assistants (draft models) are not read from GGUFs."""
+_TOWERS_BY_PREFERENCE = ("BF16", "F16", None, "Q8_0", "F32")
+"""Quantisations of vision towers, best first: they are small, and computed in 16 bits."""
 _MOST_LISTED = 12
 """Choices that an error message lists."""
 
@@ -158,7 +163,7 @@ class ChoiceNeededError(DownloadFailed):
 def needed_files(
     files: Iterable[HubFile], model: HubModel, *, heads: bool = False
 ) -> tuple[HubFile, ...]:
-    """Select the files that a model needs: weights, config, tokenizer and MTP heads.
+    """Select the files that a model needs: weights, config, tokenizer, MTP heads, vision tower.
 
     heads: select MTP heads only: files that are named so, else all weights. Raises DownloadFailed,
     and ChoiceNeededError where there are several models.
@@ -260,9 +265,9 @@ def _folder_files(all_files: dict[str, HubFile], weights: list[str]) -> tuple[Hu
 def _gguf_files(
     all_files: dict[str, HubFile], model: HubModel, name: str, *, include_heads: bool
 ) -> tuple[HubFile, ...]:
-    """All shards of a GGUF model, then one GGUF of MTP heads from the same folder.
+    """All shards of a GGUF model, one GGUF of MTP heads from the same folder, a vision tower.
 
-    Of several, that with the same quantisation as the model, else the largest. Raises
+    Of several heads, those with the same quantisation as the model, else the largest. Raises
     DownloadFailed where a shard is missing.
     """
     parts, missing = existing_shards(name, all_files.__contains__)
@@ -283,6 +288,8 @@ def _gguf_files(
         and heads not in names
         and not _UNREAD_DRAFTS.search(heads)
     ]
+    if include_heads and not may_be_tower(name):
+        names += _tower_beside(all_files, name)
     if include_heads and head_files:
         names.append(
             max(
@@ -291,6 +298,26 @@ def _gguf_files(
             )
         )
     return tuple(all_files[n] for n in names)
+
+
+def _tower_beside(all_files: dict[str, HubFile], name: str) -> list[str]:
+    """Names of the one vision tower to fetch with a GGUF model, [] where there is none.
+
+    It lies beside the model, or above a folder of one quantisation; one with the model's name in
+    its own comes first.
+    """
+    folder = PurePosixPath(name).parent
+    folders = (folder, *([folder.parent] if is_folder_of_quantisation(folder.name) else []))
+    towers = [n for n in all_files if may_be_tower(n) and PurePosixPath(n).parent in folders]
+
+    def rank(tower: str) -> tuple[bool, int, int]:
+        label, best = _quantisation_in_name(tower), _TOWERS_BY_PREFERENCE
+        label = label.upper() if label else None
+        place = best.index(label) if label in best else len(best)
+        is_other = is_tower_of_other(PurePosixPath(tower).stem, PurePosixPath(name).stem)
+        return is_other, place, -all_files[tower].nbytes
+
+    return [min(towers, key=rank)] if towers else []
 
 
 def _is_weight_file(name: str) -> bool:

@@ -80,6 +80,16 @@ def may_be_tower(name: str) -> bool:
     return "mmproj" in name.lower() and name.lower().endswith(GGUF)
 
 
+def is_tower_of_other(tower_stem: str, model_stem: str) -> bool:
+    """Whether a vision tower's file name is not that of a model with `mmproj` added to it."""
+    return not is_same_model(tower_stem.lower().replace("mmproj", ""), model_stem)
+
+
+def is_folder_of_quantisation(name: str) -> bool:
+    """Whether a folder's name says only how the models in it are stored: Q8_0, UD-Q4_K_XL, BF16."""
+    return is_same_model(name, "") and name != ""
+
+
 class ShardName(NamedTuple):
     """Name of a shard, "model-00001-of-00004.safetensors", in parts; counted from 1."""
 

@@ -19,6 +19,7 @@ from mlx_engine.hub.weight_files import (
     gguf_models,
     hub_snapshot,
     is_drafter_of,
+    is_folder_of_quantisation,
     may_be_gguf_head,
     may_be_heads,
     may_be_tower,
@@ -101,14 +102,21 @@ def read_folder(model_folder: Path) -> ModelFiles:
 
 
 def gguf_file(file: Path) -> ModelFiles:
-    """Find the files of a GGUF model: the file, and GGUFs beside it of MTP heads and towers."""
+    """Find the files of a GGUF model: the file, and GGUFs beside it of MTP heads and towers.
+
+    Towers may also lie above a folder of one quantisation.
+    """
     names: list[str] = []
     with suppress(ModelNotFound):  # the folder may be unreadable where the file is not
         names = _names_in_folder(file.parent)
     head_files = [name for name in names if may_be_gguf_head(name) and name != file.name]
     beside = tuple(file.parent / name for name in head_files)
-    towers = tuple(file.parent / name for name in names if may_be_tower(name))
-    return ModelFiles(file, "gguf", (), file, beside, vision=towers)
+    towers = [file.parent / name for name in names if may_be_tower(name)]
+    if not towers and is_folder_of_quantisation(file.parent.name):
+        with suppress(ModelNotFound):
+            above = file.parent.parent
+            towers = [above / name for name in _names_in_folder(above) if may_be_tower(name)]
+    return ModelFiles(file, "gguf", (), file, beside, vision=tuple(towers))
 
 
 def read_json_object(path: Path) -> dict[str, object]:

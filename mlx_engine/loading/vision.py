@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from mlx_engine.hub.weight_files import is_same_model
+from mlx_engine.hub.weight_files import is_tower_of_other
 from mlx_engine.loading.folder import ModelFiles, read_json_object
 from mlx_engine.loading.gguf.vision import read_gguf_tower
 from mlx_engine.loading.safetensors import TensorInfo
@@ -77,7 +77,7 @@ def find_gguf_vision(
     error: EngineError | None = None
 
     def is_for_another_model(path: Path) -> bool:
-        return not is_same_model(path.stem.lower().replace("mmproj", ""), files.root.stem)
+        return is_tower_of_other(path.stem, files.root.stem)
 
     for path in sorted(files.vision, key=is_for_another_model):
         try:

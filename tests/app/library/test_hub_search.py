@@ -79,7 +79,7 @@ def test_a_look_at_many_quantisations_is_a_row_each(fake, hub):
     fake.repositories["org/many"] = files | shards | {"mmproj-F16.gguf": b"x"}
     offers = look_at(hub, HubModel("org/many"), MACHINE)
     assert [offer.label for offer in offers] == [*labels, "BF16"]
-    assert (offers[0].nbytes, offers[0].fit) == (4, "fits")
+    assert (offers[0].nbytes, offers[0].fit) == (4 + 1, "fits")  # with its vision tower
     assert (offers[-1].nbytes, offers[-1].fit) == (18_000, "too-large")
     assert offers[-1].heads is None
     assert offers[-1].words.startswith("2 files, 18 kB; ")

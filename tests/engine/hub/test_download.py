@@ -317,8 +317,9 @@ def test_several_ggufs_are_a_choice_with_sizes_and_shards_are_one(hub: Hub, fake
     path = fetched(hub, HubModel("org/ggufs", file=split.file))
     assert path.name == "m-Q8_0-00001-of-00002.gguf"
     assert len(contents(path.parent)) == 2
+    assert (path.parent.parent / "mmproj-F16.gguf").exists(), "its vision tower lies above"
     del fake.repositories["org/ggufs"]["m-Q4_K_M.gguf"]
-    assert len(plan_download(hub, HubModel("org/ggufs")).files) == 2
+    assert plan_download(hub, HubModel("org/ggufs")).total_bytes == 124
 
 
 def test_no_connection_in_words(tmp_path: Path) -> None:

@@ -135,10 +135,33 @@ def test_draft_models_are_not_offered_beside_the_model_they_draft_for() -> None:
     with pytest.raises(ChoiceNeededError) as asked:
         needed_files(files, HubModel("org/g"))
     assert {choice.label for choice in asked.value.choices} == {"Q8_0", "BF16"}
-    (model,) = needed_files(files, HubModel("org/g", quantisation="Q8_0"))
+    model, tower = needed_files(files, HubModel("org/g", quantisation="Q8_0"))
     assert model.name == f"{BASE}-Q8_0.gguf"  # an assistant in a GGUF is not read
+    assert tower.name == "mmproj-BF16.gguf"
     with pytest.raises(DownloadFailed, match="has no F16"):
         needed_files(files, HubModel("org/g", quantisation="F16"))
+
+
+@pytest.mark.parametrize(
+    ("model", "towers"),
+    [
+        ("m-Q4_0.gguf", ["mmproj-BF16.gguf", "mmproj-F16.gguf", "mmproj-F32.gguf"]),
+        ("m-Q4_0.gguf", ["mmproj-model-f16.gguf", "mmproj-Q8_0.gguf"]),
+        ("m-Q4_0.gguf", ["mmproj.gguf", "mmproj-Q8_0.gguf", "mmproj-Q4_0.gguf"]),
+        ("a-2B-Q8_0.gguf", ["mmproj-a-2B-f16.gguf", "mmproj-a-4B-BF16.gguf"]),
+        ("a-2B.i1-Q4_K_M.gguf", ["a-2B.mmproj-Q8_0.gguf", "a-4B.mmproj-f16.gguf"]),
+        ("BF16/m-BF16.gguf", ["mmproj-F16.gguf", "other/mmproj-BF16.gguf"]),
+        ("UD-Q4_K_XL/m.gguf", ["UD-Q4_K_XL/mmproj-F16.gguf"]),
+        ("draft/m-Q4_0.gguf", []),
+        ("mmproj-F16.gguf", []),
+    ],
+)
+def test_one_vision_tower_comes_along(model: str, towers: list[str]) -> None:
+    """The first of these; none from elsewhere, nor with heads alone."""
+    files = [*listed(model, *towers), *listed("mmproj-F16.gguf") * (model[:5] == "draft")]
+    needed = needed_files(files, HubModel("org/g", file=model))
+    assert [file.name for file in needed] == [model, *towers[:1]]
+    assert len(needed_files(files, HubModel("org/g", file=model), heads=True)) == 1
 
 
 @pytest.mark.parametrize(

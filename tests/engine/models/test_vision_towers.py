@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers as hf
 from compared import relative
+from fake_hub import FakeHub, serving
 from numpy.typing import NDArray
 from tiny_vision import (
     PROCESSING,
@@ -25,6 +26,8 @@ from mlx_engine import inspect
 from mlx_engine.decoding.prompt import EMPTY_ANSWER, ChatPrompts, Prompt
 from mlx_engine.decoding.state import text_only_ids
 from mlx_engine.engine import Engine, open_engine
+from mlx_engine.hub.client import Hub
+from mlx_engine.loading.find import HubAccess
 from mlx_engine.models.vision.qwen3 import Qwen3VisionSpec
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadPicture
@@ -166,6 +169,17 @@ def test_gguf_towers_give_the_folders_numbers(folder: Path, tmp_path: Path) -> N
         again = prompt_of(engine, CHAT)  # what was read by the other tower is not used again
         assert again.ids_with_placeholders == prompt.ids_with_placeholders
         assert again.ids != prompt.ids
+
+
+def test_a_gguf_from_the_hub_sees_at_once(folder: Path, tmp_path: Path) -> None:
+    """Its tower comes along, and lies above its folder."""
+    path = write_tiny_vision_gguf(tmp_path / "gguf", folder)
+    tower = path.with_name("mmproj-F32.gguf").read_bytes()
+    files = {"Q4_0/tiny-Q4_0.gguf": path.read_bytes(), "mmproj-F32.gguf": tower}
+    with serving(FakeHub({"org/eyes": files})) as fake:
+        hub = HubAccess(Hub(tmp_path / "hub", fake.endpoint, token=False))
+        found = hub.find_model("org/eyes")
+    assert found.root.parent.name == "Q4_0" and inspect(found.root).vision is None
 
 
 def test_gguf_towers_that_do_not_belong(folder: Path, tmp_path: Path) -> None:
