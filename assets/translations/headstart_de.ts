@@ -5106,6 +5106,10 @@ Für Details klicken.</translation>
         <translation>ein gerader Teil eines Kopfes</translation>
     </message>
     <message>
+        <source>0, 4 or 128 for each layer</source>
+        <translation>0, 4 oder 128 für jede Schicht</translation>
+    </message>
+    <message>
         <source>not loaded: {why}</source>
         <translation>nicht geladen: {why}</translation>
     </message>
@@ -5948,6 +5952,10 @@ Für Details klicken.</translation>
     <message>
         <source>{origin}: the tensor {name} is missing, and that of the target is {hidden_size} wide, not {hidden}. Get the file again.</source>
         <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Chat memory stays in 16 bits: this model already keeps one entry for several tokens.</source>
+        <translation>Das Chat-Gedächtnis bleibt bei 16 Bits: Dieses Modell merkt sich ohnehin nur einen Eintrag für mehrere Tokens.</translation>
     </message>
 </context>
 </TS>

@@ -15,6 +15,7 @@ from typing import NamedTuple, cast
 import mlx.core as mx
 
 from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.cache.compressed import CompressedCache
 from mlx_engine.cache.contract import CachesSnapshot, LayerCache, LayerCaches, LayerSnapshot
 from mlx_engine.cache.prompt_folder import SavedPrompt, delete_files
 from mlx_engine.cache.recurrent import RecurrentCache, RecurrentSnapshot
@@ -24,7 +25,7 @@ from mlx_engine.values.private_files import FILE_MODE
 UNFIT = (AssertionError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 """Errors of reading a damaged file, or a file of other layers."""
 
-_STORED = (AttentionCache, WindowCache, RecurrentCache)
+_STORED = (AttentionCache, WindowCache, CompressedCache, RecurrentCache)
 _DTYPES = {
     mx.float32: "F32",
     mx.float16: "F16",
@@ -177,13 +178,14 @@ def _is_split_by_file(number: int, cache: LayerCache) -> bool:
 def _saved_arrays(cache: LayerCache, place: LayerSnapshot, start: int) -> list[mx.array]:
     """Collect the arrays of one layer's cache that a prompt file holds, at a snapshot.
 
-    Keys and values from row `start` on; or a sliding window's first position and rows; or a
-    recurrent layer's convolution window and state.
+    Keys and values from row `start` on; or a sliding window's first position and rows, and any
+    entries that stand for several tokens; or a recurrent layer's convolution window and state.
     """
     if isinstance(cache, AttentionCache):
         return list(cache.rows(start, place.length))
     if isinstance(place, WindowSnapshot):
-        return [mx.array([place.first], dtype=mx.int32), *place.rows]
+        entries = cache.entries_at(place.length) if isinstance(cache, CompressedCache) else ()
+        return [mx.array([place.first], dtype=mx.int32), *place.rows, *entries]
     assert isinstance(place, RecurrentSnapshot)
     state = place.state if place.replay is None else place.replay.advance_state(place.state)
     return [place.window, state]
@@ -198,7 +200,10 @@ def _fill_layer(cache: LayerCache, length: int, files: Sequence[list[mx.array]])
         )
     elif isinstance(cache, WindowCache):
         first: int = last[0].item()  # type: ignore[assignment]
-        cache.restore(WindowSnapshot(length, first, tuple(last[1:])))
+        keys_and_values = 3 if cache.row_bits == 16 else 7
+        cache.restore(WindowSnapshot(length, first, tuple(last[1:keys_and_values])))
+        if isinstance(cache, CompressedCache):
+            cache.replace_entries(tuple(last[keys_and_values:]))
     else:
         assert isinstance(cache, RecurrentCache)
         cache.restore(RecurrentSnapshot(length, last[0], last[1], None))

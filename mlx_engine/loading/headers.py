@@ -16,7 +16,7 @@ from mlx_engine.loading.no_model import are_mtp_heads, heads_only_error, refuse_
 from mlx_engine.loading.safetensors import Float64Tensor, TensorInfo, merge_headers
 from mlx_engine.loading.vision import VisionPart, find_gguf_vision, find_vision
 from mlx_engine.models.family import Family, TensorParts
-from mlx_engine.models.layer_specs import Shape
+from mlx_engine.models.layer_specs import EXPERT_TABLE, Shape
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.registry import family_for, text_model_type
 from mlx_engine.values.errors import (
@@ -30,6 +30,7 @@ from mlx_engine.values.errors import (
 from mlx_engine.values.words import Words
 
 _FLOATING = ("F32", "F16", "BF16")
+_INTEGERS = ("I64", "I32", "U32")
 _PUBLISHED_PACKED = (("gpt_oss", "mxfp4"),)
 """Architectures whose published packing is also MLX's."""
 
@@ -151,7 +152,8 @@ def _check_trunk(trunk: Mapping[str, TensorInfo], wanted: Mapping[str, Shape], o
             stored, needed = stored[:-1], needed[:-1]
         if _long_axes(stored) != _long_axes(needed):
             raise tensor_misshapen(origin, in_file, stored, shape)
-        if not packed and tensor.dtype not in _FLOATING:
+        wanted_types = _INTEGERS if name.endswith(EXPERT_TABLE) else _FLOATING
+        if not packed and tensor.dtype not in wanted_types:
             raise tensor_not_floating(origin, name, tensor.dtype)
 
 

@@ -1,7 +1,8 @@
 """Grouped-query attention with the options of all families, by our kernel or by MLX."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from typing import Any, TypeVar
 
 import mlx.core as mx
 import numpy as np
@@ -33,6 +34,7 @@ from mlx_engine.models.layers import Norm, Projections, ResidualLinear, RotaryEm
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
+T = TypeVar("T")
 KeyValueCache = AttentionCache | WindowCache
 
 
@@ -49,8 +51,16 @@ class Masks:
     ) -> None:
         self.is_long, self.places = is_long, picture_positions
         self.selected: list[mx.array | None] = []
+        self._others: dict[Hashable, Any] = {}
         self._made: dict[tuple[int, int, int, RowCount | None], Mask] = {}
         self._spans: dict[tuple[KeyExtent, KeyBlocks, RowCount], KeyBlockSpan] = {}
+
+    def remember(self, place: Hashable, make: Callable[[], T]) -> T:
+        """Return what `make` returned for an equal place within this pass, or call it."""
+        if place not in self._others:
+            self._others[place] = make()
+        made: T = self._others[place]
+        return made
 
     def attention_mask(self, cache: KeyValueCache, rows: int) -> Mask:
         """Attention mask of `rows` new rows behind a cache: bool [rows, keys], "causal" or None."""

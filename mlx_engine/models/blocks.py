@@ -11,6 +11,8 @@ from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.models import layer_specs, model_spec
 from mlx_engine.models.attention import Attention, Masks
+from mlx_engine.models.compressed_attention import CompressedAttention
+from mlx_engine.models.compressed_specs import CompressedAttentionSpec
 from mlx_engine.models.delta_net import DeltaNet, KimiDeltaAttention
 from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.latent_attention import LatentAttention
@@ -30,7 +32,6 @@ from mlx_engine.models.recurrent_specs import (
     KimiDeltaSpec,
     LightningSpec,
     Mamba2Spec,
-    RecurrentSpec,
     ShortConvolutionSpec,
 )
 from mlx_engine.models.weights import Part
@@ -140,24 +141,29 @@ class Mixer(Protocol):
         """Mix normed hidden states [1, T, H] over the text -> [1, T, N] for `out_proj`."""
 
 
-MixerSpec = layer_specs.AttentionSpec | layer_specs.LatentAttentionSpec | RecurrentSpec
-
-
-def build_mixer(spec: MixerSpec, part: Part, eps: float) -> Mixer:
+def build_mixer(spec: model_spec.MixerSpec, part: Part, eps: float) -> Mixer:
     """Build attention or a recurrent layer, as its spec says, from a decoder block's tensors."""
     inner = part.subpart(spec.prefix)
-    if isinstance(spec, layer_specs.AttentionSpec):
-        return Attention(spec, inner, eps)
-    if isinstance(spec, layer_specs.LatentAttentionSpec):
-        return LatentAttention(spec, inner, eps)
-    if isinstance(spec, ShortConvolutionSpec):
-        return GatedConvolution(spec, inner)
-    if isinstance(spec, LightningSpec):
-        return LightningAttention(spec, inner, eps)
-    if isinstance(spec, KimiDeltaSpec):
-        return KimiDeltaAttention(spec, inner, eps)
-    assert isinstance(spec, Mamba2Spec | DeltaNetSpec)
-    return Mamba2(spec, inner, eps) if isinstance(spec, Mamba2Spec) else DeltaNet(spec, inner, eps)
+    mixer: Mixer
+    match spec:
+        case layer_specs.AttentionSpec():
+            mixer = Attention(spec, inner, eps)
+        case layer_specs.LatentAttentionSpec():
+            mixer = LatentAttention(spec, inner, eps)
+        case CompressedAttentionSpec():
+            mixer = CompressedAttention(spec, inner, eps)
+        case ShortConvolutionSpec():
+            mixer = GatedConvolution(spec, inner)
+        case LightningSpec():
+            mixer = LightningAttention(spec, inner, eps)
+        case KimiDeltaSpec():
+            mixer = KimiDeltaAttention(spec, inner, eps)
+        case Mamba2Spec():
+            mixer = Mamba2(spec, inner, eps)
+        case _:
+            assert isinstance(spec, DeltaNetSpec)
+            mixer = DeltaNet(spec, inner, eps)
+    return mixer
 
 
 class ExpertsAndDense(NamedTuple):

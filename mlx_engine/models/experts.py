@@ -113,10 +113,15 @@ class Router:
         self._scores = Linear.read(part, "gate", mx.float32 if spec.float32_router else None)
         bias = "gate.e_score_correction_bias"
         self._choice_bias = part.vector(bias, mx.float32) if spec.choice_bias else None
-        self._sigmoid = part.kernels.stock.compile_elementwise(_sigmoid_float32)
+        score = _root_of_softplus_float32 if spec.score == "sqrtsoftplus" else _sigmoid_float32
+        self._score = part.kernels.stock.compile_elementwise(score)
+        self._table = part.integers(layer_specs.EXPERT_TABLE) if spec.table_rows else None
 
-    def __call__(self, rows: mx.array) -> RoutedExperts:
-        """Route hidden states [R, H] -> ids and weights of the experts selected for each row."""
+    def __call__(self, rows: mx.array, tokens: mx.array | None = None) -> RoutedExperts:
+        """Route hidden states [R, H] -> ids and weights of the experts selected for each row.
+
+        tokens: int [R], for routers with a table.
+        """
         spec = self._spec
         if self._norm is not None:
             rows = self._norm(rows[None])[0]
@@ -128,11 +133,12 @@ class Router:
         else:
             softmax = spec.score == "softmax"
             scores = (
-                mx.softmax(product.astype(mx.float32), axis=-1)
-                if softmax
-                else self._sigmoid(product)
+                mx.softmax(product.astype(mx.float32), axis=-1) if softmax else self._score(product)
             )
-            chosen = self._top_experts(self._selection_scores(scores))
+            if self._table is not None and tokens is not None:
+                chosen = self._table[tokens]
+            else:
+                chosen = self._top_experts(self._selection_scores(scores))
             weights = mx.take_along_axis(scores, chosen, axis=-1)
             if spec.normalise:
                 total = weights.sum(axis=-1, keepdims=True)
@@ -207,13 +213,19 @@ class ExpertFeedForward:
             latent_up=Linear.read(part, "latent_up") if spec.latent else None,
         )
 
-    def __call__(self, x: mx.array, router_input: mx.array | None = None) -> mx.array:
+    def __call__(
+        self,
+        x: mx.array,
+        router_input: mx.array | None = None,
+        tokens: mx.array | None = None,
+    ) -> mx.array:
         """Run the mixture of experts: hidden states [1, T, H] -> [1, T, H].
 
-        router_input: read by the router, default x.
+        router_input: read by the router, default x. tokens: int [1, T], for routers with a table.
         """
         rows = x.reshape(-1, x.shape[-1])
-        choice = self.router(rows if router_input is None else router_input.reshape(rows.shape))
+        read = rows if router_input is None else router_input.reshape(rows.shape)
+        choice = self.router(read, None if tokens is None else tokens.reshape(-1))
         passed = None
         if self.spec.identities:  # in their places an expert runs for a weight of 0
             (experts, weights), is_real = choice, choice.experts < self.spec.count
@@ -260,6 +272,10 @@ class ExpertFeedForward:
 
 def _sigmoid_float32(router_logits: mx.array) -> mx.array:
     return mx.sigmoid(router_logits.astype(mx.float32))
+
+
+def _root_of_softplus_float32(router_logits: mx.array) -> mx.array:
+    return mx.sqrt(mx.logaddexp(router_logits.astype(mx.float32), 0))
 
 
 def _weigh_outputs(outputs: mx.array, weights: mx.array) -> mx.array:

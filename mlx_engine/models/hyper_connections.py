@@ -381,7 +381,7 @@ class StreamBlock:
     ) -> mx.array:
         """Run a decoder block: residual streams [1, T, S * H] -> [1, T, S * H].
 
-        tokens: int [1, T], for n-gram embeddings.
+        tokens: int [1, T], for n-gram embeddings and experts chosen by a table.
         """
         *before, cache = caches
         if self._ngrams is not None and tokens is not None:
@@ -390,13 +390,18 @@ class StreamBlock:
         made = self._mixer.out_proj.linear(self._mixer.mix_tokens(read.mixed, cache, masks))
         streams = self._to_mixer.add_to_residual(streams, made, read)
         read = self._to_feed.collapse_streams(streams)
-        return self._to_feed.add_to_residual(streams, self._feed(read.mixed), read)
+        if isinstance(self._feed, ExpertFeedForward):
+            made = self._feed(read.mixed, tokens=tokens)
+        else:
+            made = self._feed(read.mixed)
+        return self._to_feed.add_to_residual(streams, made, read)
 
 
 class StreamsMtpInput:
     """Input of an MTP head on residual streams: a product of the embedding added to each stream's.
 
-    The norm of hidden states goes over all streams of a token together.
+    The norm of hidden states goes over all streams of a token together, or over each by itself,
+    as the size of the weight tells.
     """
 
     def __init__(self, spec: model_spec.AnyStreams, part: Part, eps: float) -> None:
@@ -408,6 +413,9 @@ class StreamsMtpInput:
 
     def __call__(self, embedded: mx.array, streams: mx.array) -> mx.array:
         """Join embeddings [1, T, H] with residual streams [1, T, S * H] -> [1, T, S * H]."""
-        split = self._norm(streams).reshape(*embedded.shape[:-1], self._count, -1)
+        split_shape = (*embedded.shape[:-1], self._count, embedded.shape[-1])
+        is_whole = self._norm.weight.size == streams.shape[-1]
+        normed = self._norm(streams if is_whole else streams.reshape(split_shape))
+        split = normed.reshape(split_shape)
         added = self._embedding(self._embedding_norm(embedded))[..., None, :]
         return (added + self._streams(split)).reshape(streams.shape)

@@ -27,20 +27,14 @@ _MINUS_ZERO = -(2**31)
 """Bits of -0.0 as an int32."""
 
 
-class Indexer:
-    """An indexer with its own projections; its keys are cached beside those of the attention."""
+class EntryIndexer:
+    """Selects entries, such as tokens or means of several, by keys that others have made."""
 
-    def __init__(self, spec: IndexerSpec, part: Part) -> None:
-        self._spec, self._stock = spec, part.kernels.stock
-        self._to_keys = Linear.read(part, "wk")
-        self._key_norm = Norm.read(part, "k_norm", spec.eps, is_layer_norm=True)
+    def __init__(self, spec: IndexerSpec, part: Part, tokens_per_entry: int = 1) -> None:
+        self._spec, self._stock, self._ratio = spec, part.kernels.stock, tokens_per_entry
         self._queries = Linear.read(part, "wq_b")
         self._weights = Linear.read(part, "weights_proj")
         self._rotate = RotaryEmbedding(spec.rope, self._stock)
-
-    def index_keys(self, x: mx.array, position: Position) -> mx.array:
-        """Normed hidden states [1, T, H] from `position` on -> keys to cache [1, 1, T, size]."""
-        return self._turn(self._key_norm(self._to_keys(x))[:, None], position)
 
     def _turn(self, x: mx.array, position: Position) -> mx.array:
         """Rotate queries or keys [1, N, T, size]; those rotated at their end begin with it then."""
@@ -50,16 +44,16 @@ class Indexer:
         rest, end = mx.split(x, [still], axis=-1)
         return mx.concatenate([self._rotate(end, position), rest], axis=-1)
 
-    def select_keys(
-        self, x: mx.array, query_latent: mx.array, cache: AttentionCache, position: Position
+    def select_entries(
+        self, x: mx.array, query_latent: mx.array, keys: mx.array, position: Position
     ) -> mx.array | None:
-        """Select tokens for each row of a block that was just written to the cache.
+        """Select entries for each row of a block, among those that end before it or with it.
 
-        x: normed hidden states [1, T, H]. query_latent: [1, T, rank]. Returns positions uint32
-        [T, most], worst first; rows that see fewer tokens get some behind them, too. None where
-        all rows see fewer.
+        x: normed hidden states [1, T, H] from `position` on. query_latent: [1, T, rank]. keys: [1,
+        1, L, size], of all entries up to the last row. Returns indices uint32 [T, most], worst
+        first; rows that see fewer entries get some behind them, too. None where all rows see fewer.
         """
-        spec, stock, (keys,) = self._spec, self._stock, cache.others
+        spec, stock = self._spec, self._stock
         length, rows = keys.shape[2], x.shape[1]
         if length <= spec.most:
             return None
@@ -75,10 +69,34 @@ class Indexer:
             scores = mx.concatenate(each) if len(each) > 1 else each[0]
             places = stock.consecutive_indices((1, length))
             if rows > 1 or isinstance(position, mx.array):
-                seen = places <= row_positions(position, range(few.start, few.stop))[:, None]
+                ends = row_positions(position, range(few.start + 1, few.stop + 1))[:, None]
+                seen = places < (ends if self._ratio == 1 else ends // self._ratio)
                 scores = mx.where(seen, scores, -mx.inf)
             made.append(_top_k_indices(scores, spec.most, stock))
         return mx.concatenate(made) if len(made) > 1 else made[0]
+
+
+class Indexer(EntryIndexer):
+    """An indexer that selects tokens by keys of its own, cached beside those of the attention."""
+
+    def __init__(self, spec: IndexerSpec, part: Part) -> None:
+        super().__init__(spec, part)
+        self._to_keys = Linear.read(part, "wk")
+        self._key_norm = Norm.read(part, "k_norm", spec.eps, is_layer_norm=True)
+
+    def index_keys(self, x: mx.array, position: Position) -> mx.array:
+        """Normed hidden states [1, T, H] from `position` on -> keys to cache [1, 1, T, size]."""
+        return self._turn(self._key_norm(self._to_keys(x))[:, None], position)
+
+    def select_keys(
+        self, x: mx.array, query_latent: mx.array, cache: AttentionCache, position: Position
+    ) -> mx.array | None:
+        """Select tokens for each row of a block that was just written to the cache.
+
+        Arguments and result are those of `select_entries`; an entry is a token.
+        """
+        (keys,) = cache.others
+        return self.select_entries(x, query_latent, keys, position)
 
 
 class Selection(NamedTuple):

@@ -14,6 +14,9 @@ from mlx_engine.values.words import Words
 LEAST_GROUP = 32
 """Elements of a packed row that share a scale, at least."""
 
+EXPERT_TABLE = "gate.tid2eid"
+"""Name of the table of a router's experts by token, the only weight of integers."""
+
 STATE_BYTES = 4
 """Of an element of a recurrent state, always float32."""
 
@@ -82,6 +85,8 @@ Shapes = dict[str, Shape]
 Activation = Literal[
     "silu", "gelu", "gelu_tanh", "gelu_sigmoid", "relu", "relu2", "sigmoid", "tanh", "linear", "oai"
 ]
+ExpertScore = Literal["softmax", "sigmoid", "sqrtsoftplus"]
+"""How a router scores experts (ExpertsSpec)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,7 +388,8 @@ class FeedForwardSpec:
 class ExpertsSpec:
     """Mixture of experts: each token goes through `per_token` of `count` experts and a shared one.
 
-    Router scores are a softmax over all experts or a sigmoid of each, in float32. Experts with the
+    Router scores are a softmax over all experts, or a sigmoid or the root of a softplus of each, in
+    float32. Experts with the
     highest score + choice bias are selected, within the `kept_groups` groups whose `best_of_group`
     best scores sum highest. Weights are the scores of selected experts, divided by their sum if
     `normalise` (at least least_sum), times `scale`. router_bias: bias of the router's product.
@@ -392,13 +398,14 @@ class ExpertsSpec:
     shared_gate: the shared expert is multiplied by a sigmoid gate. latent: size of a projection of
     the hidden state that experts read and write, 0 for none; the router and the shared expert read
     the hidden state itself (Nemotron 3). identities: number of experts behind the others that
-    return what they read and have no weights (LongCat).
+    return what they read and have no weights (LongCat). table_rows: experts are those that a table
+    of so many rows has for the token (hash routing); 0: those with the highest scores.
     """
 
     count: int
     per_token: int
     feed: FeedForwardSpec
-    score: Literal["softmax", "sigmoid"] = "softmax"
+    score: ExpertScore = "softmax"
     choice_bias: bool = False
     router_bias: bool = False
     float32_router: bool = False
@@ -413,6 +420,7 @@ class ExpertsSpec:
     shared_gate: bool = False
     latent: int = 0
     identities: int = 0
+    table_rows: int = 0
 
     prefix = "mlp"
 
@@ -428,7 +436,8 @@ class ExpertsSpec:
         True for normalised softmax scores without bias or groups, since normalising cancels the
         other terms.
         """
-        is_plain = not self.choice_bias and self.groups == self.kept_groups
+        is_plain = not self.choice_bias and not self.table_rows
+        is_plain = is_plain and self.groups == self.kept_groups
         return self.score == "softmax" and self.normalise and is_plain and not self.least_sum
 
     def tensors(self, hidden: int) -> Shapes:
@@ -438,6 +447,8 @@ class ExpertsSpec:
             made["gate.bias"] = (self.routed,)
         if self.choice_bias:
             made["gate.e_score_correction_bias"] = (self.routed,)
+        if self.table_rows:
+            made[EXPERT_TABLE] = (self.table_rows, self.per_token)
         if self.router_norm:
             made |= {"router_norm.weight": (hidden,), "expert_scale": (self.count,)}
         stacks = self.feed.tensors(self.latent or hidden)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from mlx_engine.models.compressed_specs import CompressedAttentionSpec
 from mlx_engine.models.layer_specs import (
     AttentionSpec,
     CacheSize,
@@ -21,6 +22,8 @@ from mlx_engine.models.ngram_spec import NgramSpec
 from mlx_engine.models.recurrent_specs import RecurrentSpec
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.memory_plan import WorkSize
+
+MixerSpec = AttentionSpec | LatentAttentionSpec | CompressedAttentionSpec | RecurrentSpec
 
 State = Literal["normed", "residual"]
 """A hidden state after or before the norm that ends trunk or head."""
@@ -106,7 +109,7 @@ class BlockSpec:
     first reads, and is added behind the last (shortcut-connected experts, arXiv 2404.05019).
     """
 
-    mixer: AttentionSpec | LatentAttentionSpec | RecurrentSpec | None
+    mixer: MixerSpec | None
     feed: FeedForwardSpec | ExpertsSpec | None
     norms: Literal["before", "after", "both", "parallel", "shared"] = "before"
     residual_scale: float = 1.0
@@ -124,7 +127,7 @@ class BlockSpec:
         return self.mixer.kv_layer if isinstance(self.mixer, AttentionSpec) else None
 
     @property
-    def mixers(self) -> tuple[AttentionSpec | LatentAttentionSpec | RecurrentSpec, ...]:
+    def mixers(self) -> tuple[MixerSpec, ...]:
         """Parts of a block with caches: n-gram embeddings, and sequence mixers, two at most."""
         every = (self.ngrams, self.mixer, self.second_mixer, *(half.mixer for half in self.halves))
         return tuple(mixer for mixer in every if mixer is not None)
@@ -300,7 +303,8 @@ class ModelSpec:
             if block.streams is not None:
                 names = (f"{name}join.weight", f"{name}join_streams.weight")
                 made |= dict.fromkeys(names, (hidden, hidden))
-                made[f"{name}hnorm.weight"] = (self.width,)
+                if isinstance(block.streams, StreamsSpec):
+                    made[f"{name}hnorm.weight"] = (self.width,)
             if self.heads.norm == "own":
                 shapes = self._last_norm(block.streams)
                 made |= {f"{name}{norm}": shape for norm, shape in shapes.items()}
@@ -352,7 +356,7 @@ class ModelSpec:
         return {f"{_LAST_CONNECTION}.{name}": shape for name, shape in shapes.items()}
 
     @property
-    def _mixers(self) -> list[AttentionSpec | LatentAttentionSpec | RecurrentSpec]:
+    def _mixers(self) -> list[MixerSpec]:
         return [mixer for block in self.blocks for mixer in block.mixers]
 
     @property

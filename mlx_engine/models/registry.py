@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from mlx_engine.models.families import (
     deepseek_v3,
+    deepseek_v4,
     exaone,
     falcon_h1,
     gemma3,
@@ -64,6 +65,7 @@ _TYPES: dict[type[NativeFamily], str] = {
     deepseek_v3.HyV3: "hy_v3",
     deepseek_v3.DeepseekV3: "glm4_moe_lite deepseek_v3 kimi_k2 joyai_llm_flash youtu youtu_llm",
     deepseek_v3.DeepseekV32: "deepseek_v32 glm_moe_dsa",
+    deepseek_v4.DeepseekV4: "deepseek_v4",
     hy_v4.HyV4: "hy_v4",
     longcat.LongcatFlash: "longcat_flash",
     kimi_linear.KimiLinear: "kimi_linear",

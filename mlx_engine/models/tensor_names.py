@@ -55,6 +55,9 @@ _HEAD = re.compile(
 _HEAD_TENSOR = re.compile(r"layers\.(\d{1,6})\.(?:eh_proj|enorm|hnorm)\..+")
 """Tensors that join an MTP head's inputs, in a layer that is a head."""
 
+_NUMBERED_HEAD = re.compile(r"^mtp\.(\d{1,6})\.", re.MULTILINE)
+"""Numbers of heads that stand under `mtp.` themselves; published files may begin with 1."""
+
 _OF_KEYS = re.compile(r"\.self_attn\.[kv]_(proj|norm)\.")
 _LIMITS = ("input_max", "input_min", "output_max", "output_min")
 _HEAD_PREFIXES = ("mtp.", "mtp_", "nextn.")
@@ -134,12 +137,15 @@ class TensorNames:
         bare_names, layers = {name: strip_prefixes(name) for name in tensors}, len(self.spec.blocks)
         is_behind = self.heads is None or self.heads.behind_trunk
         head_layers = mtp_layer_numbers(bare_names.values()) if is_behind else set()
+        first_head = min(
+            map(int, _NUMBERED_HEAD.findall("\n".join(bare_names.values()))), default=0
+        )
         for name, tensor in tensors.items():
             bare = bare_names[name]
             if why_unneeded(name):
                 parts.skipped[name] = tensor
             elif is_head_tensor(bare, layers, head_layers):
-                self._put_head_tensor(parts, name, tensor, origin)
+                self._put_head_tensor(parts, name, tensor, origin, first_head)
             elif layer_number(bare) >= layers:
                 raise BadModelFile(
                     "{origin}: no place for {name}, the config asks for {layers} layers. The "
@@ -192,12 +198,15 @@ class TensorNames:
             return f"{theirs[base]}.{kind}"
         return f"{prefix}.{number}.{theirs.get(base, base)}.{kind}"
 
-    def _put_head_tensor(self, parts: TensorParts[T], name: str, tensor: T, origin: str) -> None:
+    def _put_head_tensor(
+        self, parts: TensorParts[T], name: str, tensor: T, origin: str, first_head: int
+    ) -> None:
+        """Put a head's tensor among the heads'; first_head: least number under `mtp.`."""
         if self.heads is None or self.spec.heads is None:
             _put_tensor(parts.head, name, tensor, origin)
             return
         place, prefixed = self._locate(name), strip_prefixes(name).startswith(_HEAD_PREFIXES)
-        number = (place.number or 0) - (0 if prefixed else len(self.spec.blocks))
+        number = (place.number or 0) - (first_head if prefixed else len(self.spec.blocks))
         if not 0 <= number < self._head_count:
             parts.skipped[name] = tensor  # more heads than are run
         else:

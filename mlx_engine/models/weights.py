@@ -111,6 +111,15 @@ class WeightTable:
         self.add_taken_arrays([array])
         return array
 
+    def take_integers(self, name: str, shape: Shape) -> mx.array:
+        """Take an array of integers, as int32; BadModelFile if missing, misshapen or of floats."""
+        array = self._remove(name)
+        if array.shape != shape or not mx.issubdtype(array.dtype, mx.integer):
+            raise tensor_misshapen(self.origin, name, array.shape, shape)
+        array = array.astype(mx.int32)
+        self.add_taken_arrays([array])
+        return array
+
     def take_matrix(self, name: str, *shape: int, dtype: mx.Dtype | None = None) -> Matrix:
         """Take `name`.weight with its scales and biases, if any; BadModelFile when they do not fit.
 
@@ -217,6 +226,10 @@ class Part:
     def vector(self, name: str, dtype: mx.Dtype | None = None) -> mx.array:
         """Take a floating weight array by name, cast to dtype if given."""
         return self.table.take_array(f"{self.prefix}{name}", self.shapes[name], dtype)
+
+    def integers(self, name: str) -> mx.array:
+        """Take an array of integers by name, as int32."""
+        return self.table.take_integers(f"{self.prefix}{name}", self.shapes[name])
 
     def matrix(self, name: str, dtype: mx.Dtype | None = None) -> Matrix:
         """Take the weight `name`.weight as a matrix or, if its shape has three axes, as a stack."""

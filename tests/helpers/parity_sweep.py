@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 import mlx.core as mx
 import numpy as np
+import tiny_deepseek4
 import tiny_hy4
 import tiny_ling
 import tiny_longcat
@@ -99,6 +100,7 @@ SIZES: dict[str, dict[str, object]] = {
         "n_group": 2,
         "topk_group": 1,
     },
+    "deepseek_v4": tiny_deepseek4.SIZES,
     "mamba": _MAMBA,
     "falcon_mamba": _MAMBA,
     "gptj": {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 512, "rotary_dim": 8},
@@ -243,6 +245,7 @@ OPTIONS: dict[str, tuple[object, ...]] = {
 MIXERS = {
     **dict.fromkeys(("lfm2", "lfm2_moe"), ("conv", FULL)),
     "granitemoehybrid": ("linear_attention", FULL),
+    "deepseek_v4": (tiny_deepseek4.SPARSE, tiny_deepseek4.HEAVY, SLIDING),
 }
 """What layers may be of types that have other kinds of them than windows."""
 
@@ -324,7 +327,8 @@ def moves_of(kind: str, seed: int) -> Moves:
             moves[name] = rng.choice(values)
     layers = moves.get("num_hidden_layers", base_of(kind).get("num_hidden_layers", 3))
     mixers = MIXERS.get(kind, (FULL, SLIDING))
-    for name, kinds in (("layer_types", mixers), ("mlp_layer_types", ("dense", "sparse"))):
+    feeds = ("hash_moe", "moe") if kind == "deepseek_v4" else ("dense", "sparse")
+    for name, kinds in (("layer_types", mixers), ("mlp_layer_types", feeds)):
         if moves.get(name) == "random":
             moves[name] = [rng.choice(kinds) for _ in range(layers)]
     if "rope_parameters" in known and rng.random() < 0.7:
@@ -334,6 +338,9 @@ def moves_of(kind: str, seed: int) -> Moves:
         moves["topk_group"] = 1
     if kind == "nemotron_h":  # transformers reads time_step_min in its place
         moves.pop("time_step_limit", None)
+    if kind == "deepseek_v4":  # which are not run, and not looked at or refused by transformers
+        for name in ("attention_bias", "mlp_bias", "num_key_value_heads", "q_lora_rank"):
+            moves.pop(name, None)
     if kind.startswith("gemma4"):  # where transformers takes no flag, and no null window
         moves.pop("use_bidirectional_attention", None)
         moves["sliding_window"] = moves.get("sliding_window") or WINDOW
@@ -462,6 +469,7 @@ PUBLISHED: dict[str, Callable[..., tiny_nextn.Published]] = {
     "qwen4_exp": tiny_qwen4.publish,
     "hy_v4": tiny_hy4.publish,
     "longcat_flash": tiny_longcat.publish,
+    "deepseek_v4": tiny_deepseek4.publish,
     **{kind: partial(tiny_sparse.publish, kind) for kind in ("deepseek_v32", "glm_moe_dsa")},
 }
 """What writes a model with its head in a folder by a seed, where not tiny_nextn.py does."""

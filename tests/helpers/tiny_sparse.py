@@ -93,12 +93,16 @@ def published(
     trunk: Callable[[list[int]], torch.Tensor],
     output: Callable[[torch.Tensor], torch.Tensor],
     states: Callable[[list[int], torch.Tensor], torch.Tensor],
+    draft_output: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> Published:
-    """Figures of a folder from its trunk's hidden states, output head and head's states."""
+    """Figures of a folder from its trunk's hidden states, output head and head's states.
+
+    draft_output: of the head's states, if not `output`.
+    """
 
     @torch.no_grad()
     def scored(rows: torch.Tensor) -> Floats:
-        logits: Floats = output(rows)[0].numpy()
+        logits: Floats = (draft_output or output)(rows)[0].numpy()
         return logits
 
     def drafts(read: list[int]) -> Floats:
@@ -109,4 +113,6 @@ def published(
     best = int(scored(first)[-1].argmax())
     again = states([*tokens[1:], best], torch.cat([hidden[:, :-1], first[:, -1:]], dim=1))
     chained = scored(again)[-1]
-    return Published(folder, tokens, scored(hidden), scored(first), best, chained, drafts)
+    with torch.no_grad():
+        logits = output(hidden)[0].numpy()
+    return Published(folder, tokens, logits, scored(first), best, chained, drafts)

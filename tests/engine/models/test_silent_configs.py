@@ -62,6 +62,7 @@ OF_TYPES = {
     "kimi_linear": {"num_key_value_heads"},
     "bailing_hybrid": {"mtp_loss_scaling_factor", "num_key_value_heads", "rope_theta"},
     "deepseek_v32": _OF_INDEXERS,
+    "deepseek_v4": {"norm_topk_prob", "num_nextn_predict_layers", "partial_rotary_factor"},
     "hy_v4": _OF_INDEXERS | {"learnable_sink_init"},
     "glm_moe_dsa": _OF_INDEXERS,
     "longcat_flash": {"head_dim", "num_key_value_heads", "qk_head_dim"},

@@ -1,0 +1,227 @@
+"""DeepSeek-V4: trunk and head against transformers; rows compressed, selected and taken back."""
+
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+import pytest
+import tiny_deepseek4
+from model_edits import edit_config, edit_tensors
+from session_runs import PICKS, PLAIN
+from tiny_deepseek4 import HEAVY, SIZES, SLIDING, SPARSE
+from tiny_nextn import Published, assert_as_published
+
+import mlx_engine
+from mlx_engine.cache.contract import RowCount
+from mlx_engine.cache.prompt_format import CacheState, FileContents, collect_arrays, fill_caches
+from mlx_engine.engine import Engine
+from mlx_engine.models.registry import family_for
+from mlx_engine.values.options import DraftOptions
+
+YARN = {
+    "rope_type": "yarn",
+    "factor": 4.0,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "original_max_position_embeddings": 16,
+}
+USUAL, ODD, WIDE = "sparse and heavy", "odd sizes, YaRN, tables everywhere", "published ratios"
+VARIANTS = {
+    USUAL: {},
+    ODD: {
+        "layer_types": [HEAVY, SLIDING, SPARSE],
+        "compress_rates": {SPARSE: 3, HEAVY: 5},
+        "mlp_layer_types": ["hash_moe", "hash_moe", "moe"],
+        "rope_parameters": YARN,
+        "hc_mult": 3,
+        "hc_sinkhorn_iters": 3,
+        "hc_eps": 0.01,
+        "swiglu_limit": 0.4,
+        "routed_scaling_factor": 2.7,
+        "index_topk": 2,
+        "o_groups": 4,
+        "sliding_window": 3,
+        "rms_norm_eps": 0.02,
+        "compress_rope_theta": 700.0,
+        "partial_rotary_factor": 0.5,
+    },
+    WIDE: {
+        "layer_types": [SPARSE, HEAVY, SLIDING],
+        "compress_rates": {SPARSE: 4, HEAVY: 128},
+        "mlp_layer_types": ["hash_moe", "moe", "moe"],
+        "rope_parameters": YARN,
+        "scoring_func": "sigmoid",
+        "hc_mult": 2,
+        "hc_sinkhorn_iters": 20,
+        "index_topk": 64,
+        "sliding_window": 16,
+    },
+}
+NAMES = ("layer_types", "compress_rates", "mlp_layer_types", "rope_parameters")
+PUBLISHED = {
+    **dict.fromkeys((*NAMES, "partial_rotary_factor")),
+    "compress_ratios": [4, 128, 0, 0],
+    "num_hash_layers": 1,
+    "qk_rope_head_dim": 8,
+    "rope_scaling": {"type" if name == "rope_type" else name: v for name, v in YARN.items()},
+    "rope_theta": 10000.0,
+    "compress_rope_theta": 160000.0,
+}
+"""What WIDE's fields are called in DeepSeek's own config.json; None for those not there."""
+
+
+class Opened(NamedTuple):
+    tiny: Published
+    engine: Engine
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    """Each variant once."""
+    engines = []
+
+    @cache
+    def get(name):
+        place = tmp_path_factory.mktemp("compressed") / "m"
+        tiny = tiny_deepseek4.publish(place, head_number=int(name == ODD), **VARIANTS[name])
+        if name == WIDE:
+            edit_config(place, **PUBLISHED)
+        engines.append(mlx_engine.load(tiny.folder))
+        return Opened(tiny, engines[-1])
+
+    yield get
+    for engine in engines:
+        engine.close()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_logits_and_draft_logits_are_those_of_transformers(opened, name):
+    tiny, engine = opened(name)
+    assert_as_published(engine, tiny)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_rows_are_the_same_bits_in_blocks_of_any_size(opened, name):
+    tiny, engine = opened(name)
+    model, found = engine.parts.model, []
+    for size in (1, 3, 27):
+        caches, made = model.make_caches(), []
+        for start in range(0, 27, size):
+            block = tiny.tokens[start : start + size]
+            made.append(model.logits(model.forward(mx.array([block]), caches)))
+            caches.commit(len(block))
+        found.append(mx.concatenate(made, axis=1))
+    for other in found[1:]:
+        assert mx.array_equal(other, found[0])
+
+
+@pytest.mark.parametrize("name", [USUAL, ODD])
+def test_a_round_goes_back_to_any_number_of_its_rows(opened, name):
+    """Told by the host, or known to the device alone; on and around the ends of entries."""
+    tiny, engine = opened(name)
+    model = engine.parts.model
+    block, after = tiny.tokens[20:24], tiny.tokens[24:29]
+
+    def begun(tokens, caches=None):
+        """Caches behind a text, and its last logits."""
+        caches = model.make_caches() if caches is None else caches.fork()
+        logits = model.logits(model.forward(mx.array([tokens]), caches))
+        return caches, logits
+
+    for start in (14, 15)[: 1 + (name == ODD)]:
+        before, _ = begun(tiny.tokens[:start])
+        before.commit(start)
+        for kept in range(5):
+            straight, _ = begun(tiny.tokens[:start] + block[:kept])
+            straight.commit(start + kept)
+            _, wanted = begun(after, straight)
+            for count in (kept, RowCount(mx.array([kept], dtype=mx.int32), 4)):
+                caches, _ = begun(block, before)
+                caches.commit(count)
+                _, found = begun(after, caches)
+                np.testing.assert_allclose(found, wanted, atol=2e-5)
+
+
+TEXTS = ("the fox and the fox", "abc abc abc", "1 2")
+
+
+@pytest.mark.parametrize(("name", "temperature"), [(USUAL, 0), (ODD, 0.8)])
+def test_words_with_the_head_are_those_without(opened, name, temperature):
+    """Of three chats alone and in shared passes."""
+    engine, picks = opened(name).engine, replace(PICKS, temperature=temperature)
+    asked = {"max_tokens": 6, "ignore_eos": True, "sampling": picks}
+    truth = [engine.generate(text, draft=PLAIN, **asked).tokens for text in TEXTS]
+    drafted = DraftOptions(depth=3)
+    alone = [engine.generate(text, draft=drafted, **asked) for text in TEXTS]
+    together = engine.generate_many(TEXTS, draft=drafted, **asked)
+    for answers in (alone, together):
+        assert [answer.tokens for answer in answers] == truth
+        assert sum(answer.stats.accepted for answer in answers)
+
+
+def test_a_head_that_reads_what_the_trunk_reads_is_right(tmp_path):
+    """Where blocks add nothing, the next token follows from one alone, for trunk and head alike."""
+    small = {"num_hidden_layers": 1, "layer_types": [SPARSE], "mlp_layer_types": ["moe"]}
+    place = tiny_deepseek4.publish(tmp_path / "m", **small).folder
+
+    def arrange(arrays):
+        made = {
+            n: a * 0 if n.endswith(("wo_b.weight", "w2.weight")) else a for n, a in arrays.items()
+        }
+        for part in ("hc_head_fn", "hc_head_base", "hc_head_scale", "norm.weight"):
+            made[f"mtp.0.{part}"] = made[part]
+        made["mtp.0.e_proj.weight"] = mx.eye(len(made["mtp.0.e_proj.weight"]))
+        made["mtp.0.enorm.weight"] = mx.ones_like(made["mtp.0.enorm.weight"])
+        return made | {"mtp.0.h_proj.weight": made["mtp.0.h_proj.weight"] * 0}
+
+    edit_tensors(place, arrange)
+    engine = mlx_engine.load(place)
+    asked = {"max_tokens": 12, "sampling": PICKS, "ignore_eos": True}
+    drafted = engine.generate(TEXTS[0], draft=DraftOptions(depth=2), **asked)
+    assert drafted.tokens == engine.generate(TEXTS[0], draft=PLAIN, **asked).tokens
+    assert drafted.stats.accepted > 0.8 * drafted.stats.drafted > 5
+    engine.close()
+
+
+def test_saved_prompts_hold_entries(opened):
+    """Of an earlier place in the text than the cache has come to."""
+    tiny, engine = opened(ODD)
+    model, start = engine.parts.model, 22
+    whole, filled = model.make_caches(), model.make_caches()
+    model.forward(mx.array([tiny.tokens[:start]]), whole)
+    whole.commit(start)
+    state = CacheState(start, (whole.snapshot(),), None)
+    rest = mx.array([tiny.tokens[start:]])
+    wanted = model.forward(rest, whole)
+    whole.commit(len(tiny.tokens) - start)
+    rows, others = collect_arrays([whole], state, 0)
+    fill_caches([filled], [FileContents(rows | others, {"lengths": f"[{start}]"})])
+    assert mx.array_equal(model.forward(rest, filled), wanted)
+    with pytest.raises(ValueError, match="number of entries"):
+        filled.layers[0].replace_entries(whole.layers[0].entries(3))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"layer_types": None, "compress_ratios": [4, 128]}, "compress_ratios"),
+        ({"layer_types": None, "compress_ratios": [4, 128, 7]}, "compress_ratios"),
+        ({"layer_types": ["full_attention"] * 3}, "layer_types"),
+        ({"o_groups": 3}, "o_groups"),
+        ({"scoring_func": "tanh"}, "scoring_func"),
+        ({"hc_mult": 9}, "hc_mult"),
+        ({"qk_rope_head_dim": 7}, "qk_rope_head_dim"),
+        ({"index_head_dim": 4}, "index_head_dim"),
+    ],
+)
+def test_impossible_configs_are_refused_by_name(changes, named):
+    with pytest.raises(mlx_engine.EngineError, match=named):
+        family_for("deepseek_v4", SIZES | changes, "tiny").compute_sizes()
+
+
+def test_chat_memory_stays_in_16_bits():
+    assert family_for("deepseek_v4", SIZES, "tiny").compute_sizes().packed_cache.code == (
+        "cache-compressed"
+    )
