@@ -17,7 +17,12 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from metal_kernels.stock import AttentionOptions, has_fused_attention, row_tiles
+from metal_kernels.stock import (
+    AttentionOptions,
+    computes_on_gpu,
+    has_fused_attention,
+    row_tiles,
+)
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.layers import Embedding, Linear, Norm, Rotation, activation
@@ -145,9 +150,10 @@ class Qwen3VisionSpec:
         patch, merge, (rows, columns) = self.patch, self.merge, grid
         size = columns * merge * patch, rows * merge * patch
         image = picture.decode().resize(size, Image.Resampling.BICUBIC)
-        pixels = np.asarray(image, dtype=np.float32) * np.float32(1 / 255)
-        mean, deviation = (np.array(by, np.float32) for by in (self.mean, self.deviation))
-        pixels = (pixels - mean) / deviation
+        pixels = np.array(image, dtype=np.float32)
+        pixels *= np.float32(1 / 255)
+        pixels -= np.array(self.mean, np.float32)
+        pixels /= np.array(self.deviation, np.float32)
         cut = pixels.reshape(rows, merge, patch, columns, merge, patch, 3)
         patches: NDArray[np.float32] = cut.transpose(0, 3, 1, 4, 6, 2, 5)
         return patches.reshape(-1, 3 * patch**2)
@@ -245,7 +251,8 @@ class _Block:
         rows = x.shape[1]
         parts = self._inputs(x).reshape(1, rows, 3, self._heads, -1).transpose(2, 0, 3, 1, 4)
         queries, keys, values = rotation(parts[0]), rotation(parts[1]), parts[2]
-        is_fused = has_fused_attention(queries.shape, keys.shape, values.shape[-1])
+        shapes = queries.shape, keys.shape, values.shape[-1]
+        is_fused = computes_on_gpu() and has_fused_attention(*shapes)
         each_row = self._heads * rows * x.dtype.size
         slices = [slice(0, rows)] if is_fused else row_tiles(rows, each_row)
         options = AttentionOptions(queries.shape[-1] ** -0.5, None)
