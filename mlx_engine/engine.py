@@ -21,7 +21,7 @@ from mlx_engine.decoding.config import (
     prompt_cache_bytes_of,
     translate_oom,
 )
-from mlx_engine.decoding.pictures import PictureEncoder
+from mlx_engine.decoding.pictures import KEPT_SHARE, MOST_KEPT, PictureEncoder, PictureMemory
 from mlx_engine.decoding.prompt import check_prompt_fits, check_token_ids, tokenize_raw_prompt
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
@@ -115,7 +115,12 @@ class Engine:
         self._loaded = loaded
         told, tokenizer = loaded.description, loaded.tokenizer
         self._self_check = SelfCheck(loaded, options, record)
-        origin = rows_origin(loaded.kernels)
+        origin, cache_bytes = (
+            rows_origin(loaded.kernels),
+            prompt_cache_bytes_of(options, told.nbytes),
+        )
+        files = prompt_files(options, told.path, lambda: origin(self.description))
+        prompts = PromptCache(loaded.model, cache_bytes, files)
         self._parts = ModelParts(
             model=loaded.model,
             tokenizer=tokenizer,
@@ -131,13 +136,20 @@ class Engine:
                 go_deep=self._self_check.go_deep,
             ),
             chunk=chunk_rows(told.nbytes, told.active_parameters or told.parameters, gpu_bytes()),
-            prompts=PromptCache(
-                loaded.model,
-                prompt_cache_bytes_of(options, told.nbytes),
-                prompt_files(options, told.path, lambda: origin(self.description)),
-            ),
+            prompts=prompts,
             grammars=GrammarTokens(tokenizer, loaded.model.vocabulary),
-            pictures=PictureEncoder(loaded.tower, told.vision),
+            pictures=PictureEncoder(
+                loaded.vision.tower,
+                told.vision,
+                PictureMemory(
+                    told.pictures,
+                    most_bytes(options),
+                    told.nbytes,
+                    min(MOST_KEPT, cache_bytes // KEPT_SHARE),
+                    prompts.drop_idle_chats,
+                ),
+                loaded.read_tower,
+            ),
             sampling=SamplerKernels.for_kernels(loaded.kernels, loaded.model.vocabulary),
             suppressed=tokenizer.suppressed_ids,
             breaking=tokenizer.tokens_with,

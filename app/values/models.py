@@ -133,8 +133,9 @@ class ModelCard:
 
     heads: how it drafts, or why it does not. notes: other limitations. warnings: load options that
     will not take effect. memory: None for a model of which nothing is known. size, format: of the
-    files, in plain words. quantisation: the format's name. draft_models: folders of draft models
-    made for it, found in or beside its folder.
+    files, in plain words. pictures: the memory that they take, or why the model sees none.
+    quantisation: the format's name. draft_models: folders of draft models made for it, found in or
+    beside its folder.
     """
 
     name: str
@@ -150,6 +151,7 @@ class ModelCard:
     size: str = ""
     format: str = ""
     warnings: tuple[str, ...] = ()
+    pictures: str = ""
 
 
 Phase = Literal["waiting", "looking", "running", "paused", "failed", "done"]

@@ -1032,6 +1032,10 @@
         <translation>{size} andere Chats</translation>
     </message>
     <message>
+        <source>{tower} more from the first one on, up to {work} while the model looks at one</source>
+        <translation>{tower} mehr ab dem ersten, bis zu {work}, während das Modell eines betrachtet</translation>
+    </message>
+    <message>
         <source>{start}: does not fit, {over} too much</source>
         <translation>{start}: passt nicht, {over} zu viel</translation>
     </message>
@@ -2645,6 +2649,10 @@ Für Details klicken.</translation>
     <message>
         <source>Memory: {words}</source>
         <translation>Speicher: {words}</translation>
+    </message>
+    <message>
+        <source>Pictures: {words}</source>
+        <translation>Bilder: {words}</translation>
     </message>
     <message>
         <source>This version cannot guess from there.</source>
@@ -5840,6 +5848,10 @@ Für Details klicken.</translation>
     <message>
         <source>{words} Leave the pictures out, or use a model that sees them.</source>
         <translation>{words} Lassen Sie die Bilder weg, oder nehmen Sie ein Modell, das sie sieht.</translation>
+    </message>
+    <message>
+        <source>A picture of {width} x {height} pixels takes {needed} of memory to look at, and the model leaves {free}. Make the picture smaller, or take a smaller model.</source>
+        <translation>Ein Bild mit {width} x {height} Pixeln braucht {needed} Speicher, um betrachtet zu werden, und das Modell lässt {free} übrig. Verkleinern Sie das Bild, oder nehmen Sie ein kleineres Modell.</translation>
     </message>
     <message>
         <source>{origin}: the chat template has no place for pictures. Get the template that was published with the model, or leave the pictures out.</source>

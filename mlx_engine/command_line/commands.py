@@ -247,6 +247,7 @@ def _model_facts(model: ModelDescription, gpu_bytes: int) -> list[tuple[str, str
         *drafters,
         ("keys and values", _cache_words(model)),
         *memory,
+        ("pictures", model.picture_words or "memory not known"),
     ]
 
 

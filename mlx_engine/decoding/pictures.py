@@ -6,7 +6,7 @@ other one.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -15,10 +15,54 @@ from numpy.typing import NDArray
 
 from mlx_engine.models.vision.contract import PictureRows, TokenGrid, VisionTower
 from mlx_engine.values.errors import BadChatTemplate, BadPicture, Reason
+from mlx_engine.values.memory_plan import PictureSizes
 from mlx_engine.values.picture import Picture
+from mlx_engine.values.words import size_words
 
 MOST_KEPT = 256 * 1024**2
-"""Bytes of the newest encoded pictures that are kept."""
+"""Bytes of the newest encoded pictures that are kept, at most."""
+KEPT_SHARE = 8
+"""They take at most this part of the bytes that conversations may hold."""
+
+
+class PictureMemory(NamedTuple):
+    """The memory that encoding may use.
+
+    sizes: of the vision tower, None if they are not known. most_bytes: of the model and all else, 0
+    for no limit. model_bytes: of the model. kept_bytes: of encoded pictures that are kept.
+    make_room: frees the memory of conversations that are not being answered.
+    """
+
+    sizes: PictureSizes | None = None
+    most_bytes: int = 0
+    model_bytes: int = 0
+    kept_bytes: int = MOST_KEPT
+    make_room: Callable[[], None] = lambda: None
+
+    def check_fits(self, picture: Picture, tokens: int) -> None:
+        """Raise BadPicture if encoding a picture takes more memory than the model leaves free."""
+        if self.sizes is None or not self.most_bytes:
+            return
+        needed = self.sizes.tower + self.sizes.work_bytes(tokens)
+        free = max(0, self.most_bytes - self.model_bytes)
+        if needed > free:
+            raise BadPicture(
+                "A picture of {width} x {height} pixels takes {needed} of memory to look at, and "
+                "the model leaves {free}. Make the picture smaller, or take a smaller model.",
+                width=picture.width,
+                height=picture.height,
+                needed=size_words(needed),
+                free=size_words(free),
+            )
+
+    def make_room_for(self, tokens: int) -> None:
+        """Free what is not in use, if encoding a picture of so many tokens needs it."""
+        needed = 0 if self.sizes is None else self.sizes.work_bytes(tokens)
+        if self.most_bytes and mx.get_active_memory() + needed > self.most_bytes:
+            self.make_room()
+
+
+NO_LIMITS = PictureMemory()
 
 
 class EncodingStep(NamedTuple):
@@ -42,9 +86,17 @@ class PictureEncoder:
     tower has encoded so far.
     """
 
-    def __init__(self, tower: VisionTower | None, no_tower_reason: Reason | None) -> None:
+    def __init__(
+        self,
+        tower: VisionTower | None,
+        no_tower_reason: Reason | None,
+        memory: PictureMemory = NO_LIMITS,
+        read_weights: Callable[[], None] = lambda: None,
+    ) -> None:
+        """read_weights: reads the tower's weights into memory, before the first picture."""
         self.tower, self.why_not = tower, no_tower_reason
         self.encoded = 0
+        self.memory, self._read_weights = memory, read_weights
         self._kept: dict[bytes, mx.array] = {}
 
     def require_tower(self) -> VisionTower:
@@ -74,6 +126,8 @@ class PictureEncoder:
         made = self._kept.pop(picture.digest, None)
         if made is None:
             tower = self.require_tower()
+            self.memory.make_room_for(tower.token_grid(picture).tokens)
+            self._read_weights()
             for number, layer in enumerate(tower.encode(picture), 1):
                 made = layer
                 if number < tower.steps:
@@ -81,7 +135,7 @@ class PictureEncoder:
             self.encoded += 1
         assert made is not None
         self._kept[picture.digest] = made
-        while self.nbytes > MOST_KEPT:
+        while self.nbytes > self.memory.kept_bytes:
             del self._kept[next(iter(self._kept))]
         yield EncodingStep(1.0, made)
 
@@ -205,8 +259,8 @@ def place_pictures(
 ) -> TokensWithPictures:
     """Replace each placeholder of a chat template by the tokens of its picture.
 
-    origin: of the template. Raises BadPicture, also if the model sees none, and BadChatTemplate if
-    the template has not one place for each picture.
+    origin: of the template. Raises BadPicture, also if the model sees none or has no memory for one
+    of them, and BadChatTemplate if the template has not one place for each picture.
     """
     tower = encoder.require_tower()
     if tokens.count(tower.placeholder_token) != len(pictures):
@@ -223,6 +277,7 @@ def place_pictures(
             continue
         picture, start = left.pop(0), len(ids)
         grid = tower.token_grid(picture)
+        encoder.memory.check_fits(picture, grid.tokens)
         ids += content_ids(picture, grid, tower.weights_identity)
         placed.append(
             PlacedPicture(picture, start, len(ids), start + lead, tower.rope_positions(grid))

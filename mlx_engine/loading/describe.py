@@ -22,6 +22,7 @@ from mlx_engine.loading.stored_weights import (
     vision_group,
     weights_by_group,
 )
+from mlx_engine.loading.vision import picture_sizes
 from mlx_engine.models.family import ModelSizes
 from mlx_engine.values.errors import BadModelFile, BadOption, Reason
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
@@ -82,11 +83,12 @@ def describe(
     heads = head_count(headers.heads.tensors)
     nbytes = sum(weight.nbytes for weight in used)
     on_disk = tuple(on_disk_groups(headers))
+    vision = tuple(vision_group(headers.vision.tensors, is_wide=not has_metal))
     groups = (
         *(sum_weight_sizes(name, weights[name]) for name in _ORDER if weights.get(name)),
         *on_disk,
         *skipped_tensor_groups(headers.parts.skipped),
-        *vision_group(headers.vision.tensors),
+        *vision,
     )
     return ModelDescription(
         name=model_name(files.root),
@@ -113,6 +115,9 @@ def describe(
         active_parameters=_active_parameters(weights, figures),
         packed_cache=figures.packed_cache,
         work=work,
+        pictures=picture_sizes(
+            headers.vision, sum(group.nbytes for group in vision), 2 if has_metal else 4
+        ),
         declined=headers.unpacked_reasons
         + headers.heads.remarks
         + (() if recommended.ignored is None else (recommended.ignored,))

@@ -27,10 +27,9 @@ from mlx_engine.loading.load_tensors import load_deferred, load_tensors
 from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.row_tables import map_tables
 from mlx_engine.loading.stored_weights import CPU_LAYOUT_LIMIT
-from mlx_engine.loading.vision import open_tower
+from mlx_engine.loading.vision import NO_TOWER, LoadedTower, open_tower
 from mlx_engine.models.contract import PASSES_OF_ONE, Model
 from mlx_engine.models.matrix import columns_for_cpu, unchanged_layout
-from mlx_engine.models.vision.contract import VisionTower
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.tokenizer import Tokenizer
@@ -44,8 +43,8 @@ class LoadedModel:
     """A loaded model with tokenizer and chat template; without a template it cannot chat.
 
     head_arrays: lazy arrays of the MTP heads, read on first use. head_origin: their file or folder.
-    tower: encodes pictures, on weights that are read with the first one; None where
-    description.vision says why. kernels: the Metal kernels that the layers were built with.
+    vision: the vision tower, on weights that are read with the first picture, or why there is none.
+    kernels: the Metal kernels that the layers were built with.
     """
 
     model: Model
@@ -55,11 +54,15 @@ class LoadedModel:
     head_arrays: tuple[mx.array, ...] = ()
     head_origin: str = ""
     kernels: Kernels = NO_KERNELS
-    tower: VisionTower | None = None
+    vision: LoadedTower = NO_TOWER
 
     def read_heads(self) -> None:
         """Read the model's lazy MTP heads into memory, once. Raises BadModelFile, OutOfMemory."""
         evaluate_arrays(self.head_arrays, self.head_origin, None, None)
+
+    def read_tower(self) -> None:
+        """Read the vision tower into memory, once. Raises BadModelFile, OutOfMemory."""
+        evaluate_arrays(self.vision.arrays, self.vision.origin, None, None)
 
 
 class _LazyWeights(NamedTuple):
@@ -136,15 +139,14 @@ def load_model(
     described = replace(
         description,
         vision=seen.why_not,
+        pictures=None if seen.why_not else description.pictures,
         declined=(*description.declined, *reasons, *lacks, *unused, *kept),
         repack_cache=cache.words if cache is not None else None,
         packed_cache=model.packed_cache,
         activations=_activations_name(trunk, half),
     )
     origin = headers.heads.origin
-    return LoadedModel(
-        model, tokenizer, template, described, head, origin, kernels, tower=seen.tower
-    )
+    return LoadedModel(model, tokenizer, template, described, head, origin, kernels, seen)
 
 
 def _keep_readable_blocks(headers: ModelHeaders, kernels: Kernels) -> ModelHeaders:

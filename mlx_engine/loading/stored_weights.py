@@ -75,14 +75,12 @@ def skipped_tensor_groups(skipped: Mapping[str, TensorInfo]) -> Iterator[TensorG
         yield replace(sum_weight_sizes(Words("skipped"), weights), why_not=why_not)
 
 
-def vision_group(tensors: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
-    """Yield a TensorGroup of a vision tower, if there is one."""
+def vision_group(tensors: Mapping[str, TensorInfo], *, is_wide: bool) -> Iterator[TensorGroup]:
+    """Yield a TensorGroup of a vision tower, if there is one. is_wide: as in weights_by_group."""
     if tensors:
+        weights = _stored_weights_by_name(tensors, {}, is_wide=is_wide)
         words = Words("for pictures, read with the first one")
-        yield replace(
-            sum_weight_sizes(Words("vision"), [*_stored_weights_by_name(tensors, {}).values()]),
-            why_not=words,
-        )
+        yield replace(sum_weight_sizes(Words("vision"), [*weights.values()]), why_not=words)
 
 
 def on_disk_groups(headers: ModelHeaders) -> Iterator[TensorGroup]:

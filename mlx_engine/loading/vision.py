@@ -11,7 +11,9 @@ from mlx_engine.hub.weight_files import is_tower_of_other
 from mlx_engine.loading.folder import ModelFiles, read_json_object
 from mlx_engine.loading.gguf.vision import read_gguf_tower
 from mlx_engine.loading.safetensors import TensorInfo
+from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.values.errors import BadModelFile, EngineError, Reason, UnsupportedModel
+from mlx_engine.values.memory_plan import PictureSizes
 from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ _TYPES = ("qwen3_5", "qwen3_5_moe", "qwen3_8", "qwen3_8_moe")
 _TOWER = re.compile(r"(?:model\.)?(?:visual|vision_tower)\.(.+)")
 _KERNEL = "patch_embed.proj.weight"
 _PLACEHOLDER = "<|image_pad|>"
+_MOST_PIXELS = 16777216
+"""Of a picture as the tower of Qwen3.5 sees it, where its files say nothing of them."""
 
 
 class VisionPart(NamedTuple):
@@ -133,11 +137,48 @@ def _read_image_processing(files: ModelFiles) -> Mapping[str, object]:
     return inner if isinstance(inner, dict) else {}
 
 
+def picture_sizes(part: VisionPart, tower_bytes: int, element: int) -> PictureSizes | None:
+    """Sizes of a vision tower from its config; None without one, or if the config lacks them.
+
+    tower_bytes: of all weights. element: bytes of an activation.
+    """
+    if part.why_not is not None:
+        return None
+    try:
+        fields = ConfigFields(part.config, part.origin).section("vision_config")
+        assert fields is not None, "a part with a tower has the tower's config"
+        process = ConfigFields(part.processing, part.origin)
+        size = process.section("size") or process
+        pixels = size.count("longest_edge", process.count("max_pixels", _MOST_PIXELS))
+        merge, patch = fields.count("spatial_merge_size", 2), fields.count("patch_size")
+        hidden = fields.count("hidden_size")
+        return PictureSizes(
+            tower=tower_bytes,
+            element=element,
+            hidden=hidden,
+            widest=max(3 * hidden, fields.count("intermediate_size")),
+            heads=fields.count("num_heads"),
+            patches=merge**2,
+            patch_pixels=patch**2,
+            most_tokens=pixels // (patch * merge) ** 2,
+        )
+    except BadModelFile:
+        return None
+
+
 class LoadedTower(NamedTuple):
-    """A vision tower, or why there is none."""
+    """A vision tower, or why there is none.
+
+    arrays: the tower's weights, lazy. origin: their file or folder.
+    """
 
     tower: VisionTower | None
     why_not: Reason | None
+    arrays: tuple[mx.array, ...] = ()
+    origin: str = ""
+
+
+NO_TOWER = LoadedTower(None, None)
 
 
 def open_tower(part: VisionPart, hidden: int, half: mx.Dtype | None) -> LoadedTower:
@@ -171,7 +212,8 @@ def open_tower(part: VisionPart, hidden: int, half: mx.Dtype | None) -> LoadedTo
         if _KERNEL in arrays:
             arrays[_KERNEL] = _patch_matrix(arrays[_KERNEL], arrays.pop(f"{_KERNEL}.1", None))
         table = WeightTable(cast_floats(arrays, half), origin, compute_dtype=half)
-        return LoadedTower(Qwen3Tower(spec, table, part.identity), None)
+        tower = Qwen3Tower(spec, table, part.identity)
+        return LoadedTower(tower, None, table.taken_arrays, origin)
     except EngineError as error:
         return LoadedTower(None, _unusable_vision(error).why_not)
 

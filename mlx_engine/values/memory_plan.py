@@ -40,6 +40,11 @@ MOST_SCORES = 256 * 2**20
 MOST_SUMS = 2**22
 """Most group sums that a matrix product holds at once (mlx_engine/models/layers.py)."""
 
+PATCH_ARRAYS, PIXEL_BYTES = 4, 48
+"""Arrays of a vision tower alive at once that are as wide as its widest row; bytes of a pixel while
+a picture is decoded, resized, normalised and cut into patches.
+"""
+
 WIDE_ARRAYS, SCORE_ARRAYS, LOGIT_ARRAYS, SUM_ARRAYS = 8, 3, 4, 3
 """Arrays alive at once that are as wide as the widest layer, attention scores, logits, and group
 sums: measured on a CPU (tests/speed/memory_against_plan.py).
@@ -136,13 +141,55 @@ class WorkSize:
 
 
 @dataclass(frozen=True, slots=True)
+class PictureSizes:
+    """Sizes from which the memory follows that pictures take.
+
+    tower: bytes of the vision tower's weights, which are read with the first picture. element:
+    bytes of an activation. hidden, widest: elements of a patch between layers, and in the widest
+    row that a layer computes. heads: of the tower's attention. patches: of a token. patch_pixels:
+    of a patch. most_tokens: that a picture takes in a prompt.
+    """
+
+    tower: int
+    element: int
+    hidden: int
+    widest: int
+    heads: int
+    patches: int
+    patch_pixels: int
+    most_tokens: int
+
+    def work_bytes(self, tokens: int) -> int:
+        """Bytes of temporary memory to encode a picture that takes so many tokens."""
+        patches = tokens * self.patches
+        layers = WIDE_ARRAYS * self.hidden + PATCH_ARRAYS * self.widest
+        scores = min(self.heads * patches**2 * self.element, MOST_SCORES)
+        pixels = patches * self.patch_pixels * PIXEL_BYTES
+        return pixels + patches * layers * self.element + scores
+
+    @property
+    def most_bytes(self) -> int:
+        """Bytes that the largest picture takes beside the model, the vision tower included."""
+        return self.tower + self.work_bytes(self.most_tokens)
+
+    @property
+    def words(self) -> Words:
+        """What pictures take, in words."""
+        return Words(
+            "{tower} more from the first one on, up to {work} while the model looks at one",
+            tower=size_words(self.tower),
+            work=size_words(self.work_bytes(self.most_tokens)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryPlan:
     """Bytes that a chat of `context` tokens needs, by purpose.
 
     weights: the model with its MTP heads. draft_model: weights and cache of a separate draft model.
     cache: keys and values of model and heads. states: recurrent states (twice with lookahead) and
     windows. checkpoints: copies of states to return to. work: temporary arrays of a pass. others:
-    caches of other chats.
+    caches of other chats. pictures: what the largest picture takes, no part of the total.
     """
 
     context: int
@@ -153,6 +200,7 @@ class MemoryPlan:
     checkpoints: int = 0
     work: int = 0
     others: int = 0
+    pictures: int = 0
 
     @property
     def total_bytes(self) -> int:

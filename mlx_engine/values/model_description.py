@@ -10,6 +10,7 @@ from mlx_engine.values.memory_plan import (
     CacheBytes,
     MemoryFit,
     MemoryPlan,
+    PictureSizes,
     WorkSize,
     chunk_rows,
 )
@@ -82,8 +83,9 @@ class ModelDescription:
     found in or beside its folder. packed_cache: why keys and values can only be cached in
     16 bits; None when 8 and 4 bits work (for classes of mlx-lm known once loaded). declined:
     reasons for every other feature that is off. trunk_cache, head_cache: cache sizes of trunk and
-    heads. work: temporary memory of a pass. active_parameters: parameters one token uses, None
-    where it uses all. sampling: options that generation_config.json recommends.
+    heads. work: temporary memory of a pass. pictures: memory of a vision tower, None without one
+    or where it is not known. active_parameters: parameters one token uses, None where it uses all.
+    sampling: options that generation_config.json recommends.
 
     A loaded model is described for this machine, an inspected one for a Mac with Metal;
     without_metal is the description for other machines, where it differs and is known from headers.
@@ -124,6 +126,7 @@ class ModelDescription:
     kernels: tuple[KernelState, ...] = ()
     packed_cache: Reason | None = None
     work: WorkSize = field(default_factory=WorkSize)
+    pictures: PictureSizes | None = None
 
     @property
     def unused_draft_model(self) -> tuple[Reason, ...]:
@@ -134,6 +137,13 @@ class ModelDescription:
             path=next(iter(self.draft_models), ""),
         )
         return (Reason("draft-model-found", words),) if self.draft_models else ()
+
+    @property
+    def picture_words(self) -> str:
+        """The memory that pictures take, or why the model sees none; "" if it is not known."""
+        if self.vision is not None:
+            return self.vision.words
+        return self.pictures.words if self.pictures else ""
 
     @property
     def cache_bytes_per_token(self) -> int:
@@ -187,6 +197,7 @@ class ModelDescription:
             checkpoints=CHECKPOINTS * place,
             work=self.work.nbytes(chunk, context, trunk.element, is_packed=cache.bits != 16),
             others=others,
+            pictures=self.pictures.most_bytes if self.pictures else 0,
         )
 
     def memory_fit(

@@ -150,6 +150,7 @@ def details_in_words(facts: ModelCard) -> str:
         tr("Format: {words}"): facts.quantisation,
         tr("Longest chat: {words}"): facts.context,
         tr("Memory: {words}"): memory_details(facts.memory) if facts.memory else "",
+        tr("Pictures: {words}"): facts.pictures,
     }
     told = [line.format(words=said(words)) for line, words in lines.items() if words]
     return "\n".join((*told, *map(said, facts.notes)))

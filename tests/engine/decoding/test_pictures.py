@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import mlx.core as mx
 import numpy as np
 import pytest
 from session_runs import listen, tiny_folder
@@ -9,6 +10,7 @@ from tiny_dflash import TinyDFlash, write_tiny_dflash
 from tiny_eagle3 import TinyEagle, write_tiny_eagle
 from tiny_vision import PLACEHOLDER, picture, reference_logits, write_tiny_vision
 
+from mlx_engine import inspect
 from mlx_engine.decoding.prompt import EMPTY_ANSWER, ChatPrompts
 from mlx_engine.engine import Engine, open_engine
 from mlx_engine.values.conversation import TURN_ENDS, GenerationFinished, Message, PromptProgress
@@ -22,6 +24,7 @@ from mlx_engine.values.options import (
 from mlx_engine.values.picture import read_picture
 
 FIRST, SECOND, OTHER = (read_picture(picture(seed, 40, 24)) for seed in range(3))
+LARGE = read_picture(picture(3, 48, 48))
 FEW = dict.fromkeys((75, 78, 110, 220, 257, 263, 270, 281), 6.0)
 DRAWN = SamplingOptions(temperature=0.8, seed=3, logit_bias=FEW)
 LONG = GenerationOptions(max_tokens=10, ignore_eos=True)
@@ -133,6 +136,55 @@ def test_a_picture_is_encoded_and_read_once(folder: Path, tmp_path: Path) -> Non
         list(session.send("once more"))
         assert engine.parts.pictures.encoded == 0
         assert session.stats.reused_tokens > 2 * 15
+
+
+def test_memory_for_pictures(folder: Path) -> None:
+    """The tower is read with the first picture, and takes what headers tell."""
+    told = inspect(folder).with_machine(has_metal=False).pictures
+    plan = inspect(folder).memory_plan(100)
+    assert told is not None
+    assert plan.pictures > told.tower // 2
+    with open_engine(folder, LoadOptions()) as engine:
+        encoder, session = engine.parts.pictures, engine.session(generation=LONG)
+        assert engine.description.pictures == told
+        list(session.send("Hello there"))
+        before = mx.get_active_memory()
+        *_, last = encoder.encode(FIRST)
+        assert last.embeddings is not None
+        grown = mx.get_active_memory() - before - last.embeddings.nbytes
+        assert abs(grown - told.tower) < told.tower // 10
+        mx.reset_peak_memory()
+        list(encoder.encode(LARGE))
+        peak = mx.get_peak_memory() - mx.get_active_memory()
+        assert told.most_tokens == encoder.require_tower().token_grid(LARGE).tokens
+        assert peak < told.work_bytes(told.most_tokens) < 4 * peak
+        assert engine.conversations_nbytes > encoder.nbytes > last.embeddings.nbytes
+
+        encoder.memory = encoder.memory._replace(kept_bytes=last.embeddings.nbytes)
+        list(encoder.encode(SECOND))
+        assert encoder.nbytes == last.embeddings.nbytes
+        held = session.nbytes
+        encoder.memory = encoder.memory._replace(most_bytes=1)
+        list(encoder.encode(OTHER))  # lets go of conversations at rest
+        assert session.nbytes < held
+        engine.forget_conversations()
+        assert not encoder.nbytes
+
+
+def test_a_picture_too_large_for_the_memory_is_refused(engine: Engine) -> None:
+    encoder, session = engine.parts.pictures, engine.session(generation=LONG)
+    before, memory = encoder.encoded, encoder.memory
+    assert memory.sizes is not None
+    small = memory.sizes.tower + memory.sizes.work_bytes(15)
+    encoder.memory = memory._replace(most_bytes=memory.model_bytes + small)
+    try:
+        with pytest.raises(BadPicture, match=r"48 x 48 pixels takes .* smaller"):
+            next(session.send("Hello", images=[FIRST, LARGE]))
+        assert session.messages == ()
+        assert encoder.encoded == before
+        list(session.send("Hello", images=[FIRST]))
+    finally:
+        encoder.memory = memory
 
 
 def test_after_a_picture_is_edited_away(engine: Engine) -> None:

@@ -28,7 +28,8 @@ from mlx_engine.decoding.state import text_only_ids
 from mlx_engine.engine import Engine, open_engine
 from mlx_engine.hub.client import Hub
 from mlx_engine.loading.find import HubAccess
-from mlx_engine.models.vision.qwen3 import Qwen3VisionSpec
+from mlx_engine.models.vision.qwen3 import Qwen3Tower, Qwen3VisionSpec
+from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadPicture
 from mlx_engine.values.options import LoadOptions
@@ -107,6 +108,24 @@ def test_embeddings_equal_transformers(folder: Path) -> None:
     with open_engine(folder, LoadOptions()) as engine:
         for each in PICTURES:
             assert relative(encoded(engine, each), theirs(folder, each)) < 1e-4
+
+
+def test_scores_of_a_large_picture_are_cut_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with heads for which MLX has a kernel on Metal, whose scores take no memory there."""
+    sizes = VISION | {"hidden_size": 64, "num_heads": 1, "depth": 1}
+    large = PROCESSING | {"size": {"shortest_edge": 128 * 128, "longest_edge": 128 * 128}}
+    spec = Qwen3VisionSpec.read({"vision_config": sizes, "image_token_id": 1}, large, "m")
+    arrays = {name: mx.full(shape, 0.01) for name, shape in spec.tensors.items()}
+    tower = Qwen3Tower(spec, WeightTable(arrays, "m", compute_dtype=mx.float32))
+    peaks = []
+    for most in (2**30, 1):
+        monkeypatch.setattr("metal_kernels.stock.SCORES_BYTES", most)
+        mx.reset_peak_memory()
+        list(tower.encode(PICTURES[0]))
+        peaks.append(mx.get_peak_memory())
+    scores = 4 * (4 * tower.token_grid(PICTURES[0]).tokens) ** 2
+    assert scores > 3e6
+    assert peaks[1] < peaks[0] - scores // 2
 
 
 def test_logits_equal_transformers(folder: Path) -> None:
