@@ -215,8 +215,15 @@ class AttentionCache(RowsCache):
         return tuple(buffer[:, :, :end] for buffer in self._buffers[self._sides :])
 
     def gather_rows(self, rows: mx.array) -> Buffers:
-        """Read rows of keys and values as stored: indices int [R, N] -> [R, heads, N, ...] each."""
+        """Read rows of keys and values as stored: indices int [R, N] -> [R, heads, N, ...] each.
+
+        Indices [R, heads, N] are of each head's own rows.
+        """
         sides = self.key_value_buffers
+        if rows.ndim == 3:
+            heads, length = sides[0].shape[1:3]
+            firsts = mx.array(np.arange(heads, dtype=np.uint32)[:, None] * length)
+            return tuple(mx.take(side.flatten(0, 2), rows + firsts, axis=0) for side in sides)
         return tuple(mx.take(side.squeeze(0), rows, axis=1).swapaxes(0, 1) for side in sides)
 
     def keys_and_values(self) -> KeysValues:

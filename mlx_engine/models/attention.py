@@ -29,7 +29,7 @@ from mlx_engine.cache.contract import LayerCache, RowCount
 from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import layer_specs
-from mlx_engine.models.indexer import BlockIndexer, Selection, score_tiles
+from mlx_engine.models.indexer import Selection, build_indexer, score_tiles
 from mlx_engine.models.layers import Norm, Projections, ResidualLinear, RotaryEmbedding
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
@@ -152,7 +152,7 @@ class Attention:
             self._mlx_sinks = self._sinks.astype(self.dtype)
         self._indexer = None
         if spec.index is not None:
-            self._indexer = BlockIndexer(spec.index, spec.rope, part.subpart("indexer"), eps)
+            self._indexer = build_indexer(spec.index, spec.rope, part.subpart("indexer"), eps)
         self._scale = spec.key_dim**-0.5 if spec.scale is None else spec.scale
         self._stock = part.kernels.stock
         work = KernelWork("", spec.value_dim, spec.key_dim, spec.heads // spec.kv_heads)
@@ -238,7 +238,7 @@ class Attention:
         assert isinstance(cache, AttentionCache)
         index_queries, index_keys = index
         start = cache.next_row_index()
-        cache.append(*keys_values, index_keys[:, None])
+        cache.append(*keys_values, self._indexer.keys_to_cache(index_keys, start))
         found = self._indexer.select_keys(index_queries, cache, start)
         return self._attend_sparse(queries, cache, masks, found).transpose(0, 2, 1, 3)
 
@@ -266,7 +266,7 @@ class Attention:
         self, queries: mx.array, cache: AttentionCache, selection: Selection
     ) -> mx.array:
         """Attend by MLX, each row of queries [1, heads, T, size] to the tokens found for it."""
-        spec, (rows, width) = self._spec, selection.tokens.shape
+        spec, (rows, *_, width) = self._spec, selection.tokens.shape
         by_row = queries.transpose(2, 1, 0, 3)
         seen = (self._stock.consecutive_indices((1, width)) < selection.counts)[:, None, None]
         options = AttentionOptions(self._scale, None, self._mlx_sinks, spec.cap)

@@ -1,23 +1,25 @@
 """Indexers of sparse attention, which select the tokens that a row attends to.
 
 A lightning indexer (arXiv 2512.02556) selects single tokens, that of Qwen3.8-Flash-Next blocks of
-tokens by means of their keys. The published kernels of the first score rotated (Hadamard) queries
-and keys in fp8; the rotation changes no product, so it is left out, and scores are of the model's
-own type. A row's selection depends on its scores alone: of equal ones, which are common because
-negative products count 0, the latest tokens are taken, whatever rows lie beside it.
+tokens by means of their keys, that of MiniMax-M3 blocks by their best token, for each key head. The
+published kernels of the first score rotated (Hadamard) queries and keys in fp8; the rotation
+changes no product, so it is left out, and scores are of the model's own type. A row's selection
+depends on its scores alone: of equal ones, which are common because negative products count 0, the
+latest tokens are taken, whatever rows lie beside it.
 """
 
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
 
 from metal_kernels.choice import MOST_ROWS
-from metal_kernels.stock import SCORES_BYTES, Position, StockOperations
+from metal_kernels.stock import SCORES_BYTES, ElementwiseFunction, Position, StockOperations
 from mlx_engine.cache.attention import AttentionCache, row_positions
-from mlx_engine.models.layer_specs import BlockIndexSpec, IndexerSpec, RopeSpec
-from mlx_engine.models.layers import Linear, Norm, RotaryEmbedding
+from mlx_engine.models.layer_specs import BlockIndexSpec, GroupIndexSpec, IndexerSpec, RopeSpec
+from mlx_engine.models.layers import Linear, Norm, Projections, RotaryEmbedding
 from mlx_engine.models.weights import Part
 
 _SCORE_BYTES, _KEY_BYTES = 4, 8
@@ -102,6 +104,7 @@ class Indexer(EntryIndexer):
 class Selection(NamedTuple):
     """Positions int [T, N] of the tokens that rows attend to, worst blocks first.
 
+    [T, KV heads, N] where each key head has its own.
     counts: how many of them each row attends to, [T, 1], the last ones being left over. least:
     position from which on a row sees selected tokens; before it, all.
     """
@@ -129,6 +132,11 @@ class BlockIndexer:
     def project_queries_keys(self, x: mx.array) -> list[mx.array]:
         """Hidden states [1, T, H] -> queries [1, T, heads * size] and raw keys [1, T, size]."""
         return list(mx.split(self._inputs(x), [self._spec.heads * self._spec.size], axis=-1))
+
+    def keys_to_cache(self, keys: mx.array, position: Position) -> mx.array:
+        """Raw keys [1, T, size] -> [1, 1, T, size], as they are cached."""
+        del position
+        return keys[:, None]
 
     def select_keys(
         self, queries: mx.array, cache: AttentionCache, position: Position
@@ -186,6 +194,92 @@ class BlockIndexer:
             made = mx.concatenate([known, made], axis=2)
         cache.summaries = made
         return made
+
+
+class GroupIndexer:
+    """An indexer that selects blocks of tokens for each key head, by the best token of a block.
+
+    Products are of the model's own type, as keys are cached.
+    """
+
+    def __init__(self, spec: GroupIndexSpec, rope: RopeSpec | None, part: Part, eps: float) -> None:
+        self._spec, self._kernels, self._stock = spec, part.kernels, part.kernels.stock
+        self._inputs = Projections.read(part, ("q_proj", "k_proj"))
+        self._query_norm, self._key_norm = (Norm.read(part, f"{n}_norm", eps) for n in "qk")
+        self._rotate = None if rope is None else RotaryEmbedding(rope, self._stock)
+
+    def project_queries_keys(self, x: mx.array) -> list[mx.array]:
+        """Hidden states [1, T, H] -> queries [1, T, heads * size] and keys [1, T, size]."""
+        return self._inputs(x)
+
+    def keys_to_cache(self, keys: mx.array, position: Position) -> mx.array:
+        """Norm and rotate keys [1, T, size] from `position` on -> [1, 1, T, size]."""
+        return self._turn(self._key_norm(keys[:, :, None]), position)
+
+    def _turn(self, x: mx.array, position: Position) -> mx.array:
+        x = x.swapaxes(1, 2)
+        return x if self._rotate is None else self._rotate(x, position)
+
+    def select_keys(
+        self, queries: mx.array, cache: AttentionCache, position: Position
+    ) -> Selection | None:
+        """Select tokens for each row and key head, as BlockIndexer does for each row."""
+        spec, rows, (keys,) = self._spec, queries.shape[1], cache.others
+        length, heads = keys.shape[2], spec.heads
+        blocks = -(-length // spec.block)
+        if blocks <= spec.most:
+            return None
+        queries = self._query_norm(queries.reshape(1, rows, heads, spec.size))
+        queries = self._turn(queries, position).squeeze(0).swapaxes(0, 1)
+        columns, seen = keys.squeeze((0, 1)).T, _visible_token_counts(position, rows)
+        a_row = 2 * heads * length * _SCORE_BYTES
+        if self._kernels.exact and rows <= MOST_ROWS:  # MLX may round several rows differently
+            a_row = SCORES_BYTES
+        tiles = score_tiles(slice(0, rows), a_row)
+        each = [self._block_scores(queries[part] @ columns, seen[part]) for part in tiles]
+        scores = mx.concatenate(each) if len(each) > 1 else each[0]
+        prefer = self._stock.compile_elementwise(_prefer_own_blocks(spec.block, spec.local))
+        numbers = self._stock.consecutive_indices((1, 1, blocks))
+        scores = prefer(scores, numbers, seen[..., None]).reshape(rows * heads, blocks)
+        best = _top_k_indices(scores, spec.most, self._stock).reshape(rows, heads, spec.most, 1)
+        tokens = best * spec.block + self._stock.consecutive_indices((1, 1, 1, spec.block))
+        tokens = mx.minimum(tokens.reshape(rows, heads, -1), length - 1)
+        count = self._stock.compile_elementwise(_selected_count(spec.block, spec.most))
+        return Selection(tokens, count(seen), spec.most * spec.block)
+
+    def _block_scores(self, scores: mx.array, seen: mx.array) -> mx.array:
+        """Scores [T, heads, L] of tokens, of which `seen` count -> of blocks, in float32."""
+        length, block = scores.shape[-1], self._spec.block
+        places = self._stock.consecutive_indices((1, 1, length))
+        scores = mx.where(places < seen[..., None], scores, -mx.inf)
+        scores = mx.pad(scores, [(0, 0), (0, 0), (0, -length % block)], constant_values=-mx.inf)
+        return scores.reshape(*scores.shape[:2], -1, block).max(axis=-1).astype(mx.float32)
+
+
+@cache
+def _prefer_own_blocks(block: int, local: int) -> ElementwiseFunction:
+    """Make what gives the last `local` blocks that a row sees the highest score."""
+
+    def prefer(scores: mx.array, numbers: mx.array, seen: mx.array) -> mx.array:
+        own = (seen - 1) // block
+        return mx.where((numbers <= own) & (numbers + local > own), mx.inf, scores)
+
+    return prefer
+
+
+@cache
+def _selected_count(block: int, most: int) -> ElementwiseFunction:
+    """Make what counts the tokens in `most` blocks of which the last is that of the row itself."""
+    return lambda seen: (most - 1) * block + (seen - 1) % block + 1
+
+
+def build_indexer(
+    spec: BlockIndexSpec | GroupIndexSpec, rope: RopeSpec | None, part: Part, eps: float
+) -> BlockIndexer | GroupIndexer:
+    """Build the indexer that selects blocks of tokens, as its spec says."""
+    if isinstance(spec, GroupIndexSpec):
+        return GroupIndexer(spec, rope, part, eps)
+    return BlockIndexer(spec, rope, part, eps)
 
 
 def score_tiles(rows: slice, bytes_per_row: int) -> list[slice]:

@@ -148,6 +148,37 @@ class BlockIndexSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupIndexSpec:
+    """Indexer of sparse attention that selects blocks of tokens for each key head (MiniMax-M3).
+
+    A row sees, with the query heads of a key head, the `most` blocks of `block` tokens each whose
+    best token scores highest, its own and the blocks before it, `local` in all, being among them:
+    all tokens while there are no more blocks. Scores: query . key, with a query for each key head
+    and a key for all. size: of a query and a key.
+    """
+
+    heads: int
+    size: int
+    block: int
+    most: int
+    local: int
+
+    def tensors(self, hidden: int) -> Shapes:
+        """Names and shapes of the weights of an indexer with a query for each key head."""
+        return {
+            "indexer.q_proj.weight": (self.heads * self.size, hidden),
+            "indexer.k_proj.weight": (self.size, hidden),
+            "indexer.q_norm.weight": (self.size,),
+            "indexer.k_norm.weight": (self.size,),
+        }
+
+    @property
+    def cached_elements(self) -> int:
+        """Elements cached per token: its key."""
+        return self.size
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionSpec:
     """Grouped-query attention (arXiv 2305.13245) with the options of all families.
 
@@ -182,7 +213,7 @@ class AttentionSpec:
     values: Literal["projected", "keys"] = "projected"
     value_norm: bool = False
     kv_layer: int | None = None
-    index: BlockIndexSpec | None = None
+    index: BlockIndexSpec | GroupIndexSpec | None = None
 
     prefix = "self_attn"
 

@@ -67,6 +67,7 @@ ARCHITECTURES = {
     "ernie4_5": "ernie4_5",
     "ernie4_5_moe": "ernie4_5-moe",
     "minimax_m2": "minimax-m2",
+    "minimax_m3_vl": "minimax-m3",
     "glm4_moe": "glm4moe",
     "glm4_moe_lite": "deepseek2",
     "deepseek_v2": "deepseek2",
@@ -169,10 +170,14 @@ def convert(
     """
     config = json.loads((folder / "config.json").read_text())
     architecture = architecture or ARCHITECTURES[config["model_type"]]
-    first = config.get("num_hidden_layers") or len(config["layers_block_type"])
+    first = config.get("num_hidden_layers") or len(config.get("layers_block_type", ()))
     raw = {name: array.astype(np.float32) for name, array in _read(folder).items()}
     if config["model_type"] == "nemotron_h":
         raw = {_in_one_block(name, first): array for name, array in raw.items()}
+    if config["model_type"] == "minimax_m3_vl":
+        config |= config["text_config"] | {"model_type": config["model_type"]}
+        first = config["num_hidden_layers"]
+        raw = {one.name: one.value for pair in raw.items() for one in _of_minimax_m3(*pair)}
     if config["model_type"] == "hy_v4":
         raw = {one.name: one.value for pair in raw.items() for one in _of_hy4(*pair)}
     tensors = [
@@ -181,7 +186,11 @@ def convert(
     ]
     blocks = 1 + max(int(found[1]) for one in tensors if (found := _layer(one.name)))
     is_bailing = architecture == "bailingmoe2"  # published joined, which the map knows alone
-    is_alike = is_bailing or architecture in ("hy_v3", "bailingmoe3")  # unknown to the package
+    is_alike = is_bailing or architecture in (
+        "hy_v3",
+        "bailingmoe3",
+        "minimax-m3",
+    )  # unknown to the package
     known = "glm-dsa" if architecture in ("deepseek32", "hyv4") else architecture
     names = gguf.get_tensor_name_map(_enum("glm4moe" if is_alike else known), blocks)
     named = {_mapped(one.name, names): one.value for one in tensors}
@@ -288,6 +297,20 @@ def _of_hy4(name: str, value: Floats) -> list[Tensor]:
     ours = named.get(within) or re.sub(r"^hc_(\w+)_layer\.hc_pre\.hc_", r"hc_\1_", within)
     is_own = within in named or ours != within
     return [Tensor(f"blk.{layer[1]}.{ours}.weight" if is_own else name, value)]
+
+
+def _of_minimax_m3(name: str, value: Floats) -> list[Tensor]:
+    """MiniMaxM3Model: 1 is added to norms, heads are dropped, an indexer has names of its own."""
+    name = name.removeprefix("language_model.")
+    layer = re.fullmatch(r"model\.layers\.(\d+)\.(.+)", name)
+    if name.startswith("model.mtp."):
+        return []
+    value = value + np.float32(1) if name.endswith("norm.weight") else value
+    if layer is None:
+        return [Tensor(name, value)]
+    within = re.sub(r"^self_attn\.index_", "indexer.", layer[2])
+    within = re.sub(r"^\w+\.shared_experts\.(\w+)_proj", r"ffn_\1_shexp", within)
+    return [Tensor(name if within == layer[2] else f"blk.{layer[1]}.{within}", value)]
 
 
 def _factors(config: Config) -> Iterator[Tensor]:

@@ -449,6 +449,22 @@ def _minimax(config: Config) -> dict[str, object]:
     }
 
 
+def _minimax_m3(config: Config) -> dict[str, object]:
+    """MiniMaxM3Model."""
+    sparse = config["sparse_attention_config"]
+    return _minimax(config) | {
+        "feed_forward_length": config["dense_intermediate_size"],
+        "expert_shared_count": config["shared_intermediate_size"] // config["intermediate_size"],
+        "expert_weights_norm": True,
+        "leading_dense_block_count": config["moe_layer_freq"].index(1),
+        "attention.indexer.head_count": sparse["sparse_num_index_heads"],
+        "attention.indexer.key_length": sparse["sparse_index_dim"],
+        "attention.indexer.top_k": sparse["sparse_topk_blocks"],
+        "attention.indexer.block_size": sparse["sparse_block_size"],
+        "attention.indexer.local_blocks": sparse["sparse_local_block"],
+    }
+
+
 def _qwen35(config: Config) -> dict[str, object]:
     """Of an attention layer's head a share is rotated, told where the family has it."""
     rope = config.get("rope_parameters", config)
@@ -507,6 +523,7 @@ _OWN = {
     "chatglm": _glm4,
     "ernie4_5-moe": _ernie,
     "minimax-m2": _minimax,
+    "minimax-m3": _minimax_m3,
     "qwen3moe": _inner,
     "glm4moe": _glm4_moe,
     "deepseek2": _deepseek2,

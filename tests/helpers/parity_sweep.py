@@ -33,6 +33,7 @@ import tiny_deepseek4
 import tiny_hy4
 import tiny_ling
 import tiny_longcat
+import tiny_minimax
 import tiny_nemotron
 import tiny_nextn
 import tiny_qwen4
@@ -116,6 +117,7 @@ SIZES: dict[str, dict[str, object]] = {
         "moe_topk": 2,
         "head_dim": 16,
     },
+    "minimax_m3_vl_text": {"index_n_heads": 2, "index_topk_blocks": 2, "index_block_size": 4},
     "recurrent_gemma": {
         "num_hidden_layers": 6,
         "lru_width": 64,
@@ -470,6 +472,7 @@ PUBLISHED: dict[str, Callable[..., tiny_nextn.Published]] = {
     "hy_v4": tiny_hy4.publish,
     "longcat_flash": tiny_longcat.publish,
     "deepseek_v4": tiny_deepseek4.publish,
+    "minimax_m3_vl": tiny_minimax.publish,
     **{kind: partial(tiny_sparse.publish, kind) for kind in ("deepseek_v32", "glm_moe_dsa")},
 }
 """What writes a model with its head in a folder by a seed, where not tiny_nextn.py does."""

@@ -13,6 +13,7 @@ import mlx.core as mx
 import numpy as np
 import tiny_hy4
 import tiny_longcat
+import tiny_minimax
 import tiny_nextn
 import tiny_sparse
 from model_edits import Arrays, edit_tensors
@@ -48,12 +49,13 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     ),
     "hy_v4": lambda folder: tiny_hy4.publish(folder, index_topk=6),
     "longcat_flash": lambda folder: tiny_longcat.publish(folder, zero_expert_num=0),
+    "minimax_m3_vl": lambda folder: tiny_minimax.publish(folder, index_topk_blocks=2),
     **{kind: lambda folder, kind=kind: write_stack(folder, kind) for kind in STACKS},
 }
 """By model_type."""
 
 _ENDS = r"(?:.*\.)?(?:{})(?:\.weight)?"
-_SILENT = re.compile(_ENDS.format("o_proj|out_proj|down_proj|dense"))
+_SILENT = re.compile(_ENDS.format("o_proj|out_proj|down_proj|dense|w2"))
 _JOIN = re.compile(_ENDS.format(r"eh_proj|fc|input_proj|mtp_linear_proj\.0"))
 _TOKEN_NORM = re.compile(
     _ENDS.format(r"enorm(?:\.m)?|pre_fc_norm_embedding|token_layernorm|mtp_emb_norm\.0")
@@ -62,7 +64,7 @@ _STATE_NORM = re.compile(
     _ENDS.format(r"hnorm(?:\.m)?|pre_fc_norm_hidden|hidden_layernorm|mtp_hidden_norm\.0")
 )
 _LAST_NORM = re.compile(
-    r"(?:model\.)?(?:language_model\.)?(?:mtp\.)?norm\.weight"
+    r"(?:model\.|language_model\.)*(?:mtp\.)?norm\.weight"
     r"|.+\.(?:shared_head\.norm|final_layernorm)\.weight"
 )
 _EMBEDDING = re.compile(_ENDS.format("embed_tokens|word_embeddings"))
@@ -98,6 +100,8 @@ def _right(arrays: Mapping[str, Floats], kind: str, reads: Reads) -> dict[str, F
     spread = 1.2 if kind in BEFORE_THE_NORM else 0.7  # a join without it can be rounded
     gains = {part: np.exp(spread * draw.standard_normal(HIDDEN)) for part in ("e", "h", "last")}
     gains["last"][0] = -30.0  # without the norm another token comes next
+    if kind == "minimax_m3_vl":  # whose head reads what is normed, and passes on what is not
+        gains["last"][:] = 1
     says = np.roll(states * gains["last"], 1, axis=0)  # row x + 1 says what the state of x asks
     says /= np.linalg.norm(says, axis=1, keepdims=True)
     of_token = np.diag(1 / gains["e"])
@@ -106,7 +110,7 @@ def _right(arrays: Mapping[str, Floats], kind: str, reads: Reads) -> dict[str, F
         of_state = of_state / gains["last"]
     halves = [of_token * (reads == "token"), of_state * (reads == "hidden")]
     join = np.concatenate(halves[:: -1 if kind == "mimo" else 1], axis=1)
-    offset = 1.0 if kind.startswith(("qwen3_5", "qwen3_next", "step")) else 0.0
+    offset = 1.0 if kind.startswith(("qwen3_5", "qwen3_next", "step", "minimax")) else 0.0
     values = {
         _JOIN: join,
         _TOKEN_NORM: gains["e"] - offset,

@@ -94,10 +94,12 @@ def published(
     output: Callable[[torch.Tensor], torch.Tensor],
     states: Callable[[list[int], torch.Tensor], torch.Tensor],
     draft_output: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    later_states: Callable[[list[int], torch.Tensor], torch.Tensor] | None = None,
 ) -> Published:
     """Figures of a folder from its trunk's hidden states, output head and head's states.
 
-    draft_output: of the head's states, if not `output`.
+    draft_output: of the head's states, if not `output`. later_states: of the head that goes on, if
+    it is another.
     """
 
     @torch.no_grad()
@@ -111,7 +113,8 @@ def published(
     hidden = trunk(tokens)
     first = states(tokens[1:], hidden[:, :-1])
     best = int(scored(first)[-1].argmax())
-    again = states([*tokens[1:], best], torch.cat([hidden[:, :-1], first[:, -1:]], dim=1))
+    later = later_states or states
+    again = later([*tokens[1:], best], torch.cat([hidden[:, :-1], first[:, -1:]], dim=1))
     chained = scored(again)[-1]
     with torch.no_grad():
         logits = output(hidden)[0].numpy()

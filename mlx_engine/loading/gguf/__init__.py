@@ -36,6 +36,7 @@ published names (part.py). Model families know nothing of GGUF.
 | lfm2, lfm2moe, cohere2, hunyuan-dense, hunyuan_vl | of the same names | |
 | dots1, ernie4_5 | dots.llm1, ERNIE 4.5 without experts | |
 | ernie4_5-moe, minimax-m2 | ERNIE 4.5 with experts, MiniMax-M2 | not run |
+| minimax-m3 | MiniMax-M3 | |
 
 All block types but Q8_1 are read, none is rounded: with float32 scales values equal the file's bit
 for bit (Q8_K's to 2^-24). With Metal scales are bfloat16, or float16 on M1 and M2 and where all

@@ -61,6 +61,7 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "ernie4_5": standard.Ernie45Gguf,
     "ernie4_5-moe": standard.Ernie45MoeGguf,
     "minimax-m2": standard.MiniMaxM2Gguf,
+    "minimax-m3": standard.MiniMaxM3Gguf,
     "glm4moe": nextn.Glm4MoeGguf,
     "dots1": partial(nextn.Glm4MoeGguf, model_type="dots1"),
     "bailingmoe2": nextn.BailingMoe2Gguf,

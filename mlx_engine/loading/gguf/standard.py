@@ -263,6 +263,36 @@ class MiniMaxM2Gguf(Architecture):
         }
 
 
+class MiniMaxM3Gguf(MiniMaxM2Gguf):
+    """GGUF files of MiniMax-M3, norms as 1 + w; layers with experts attend to selected blocks."""
+
+    model_type = "minimax_m3_vl_text"
+    changes: ClassVar[Mapping[str, Change]] = {"norm.weight": "subtract one"}
+    names = NAMES | {
+        f"indexer.{part}_{kind}": f"self_attn.indexer.{part}_{kind}"
+        for part in "qk"
+        for kind in ("proj", "norm")
+    }
+
+    def _family_config(self) -> dict[str, object]:
+        metadata, dense = self._metadata, self._leading_dense_blocks()
+        experts, width = super()._family_config(), metadata.count("expert_feed_forward_length", 0)
+        rest = self._main_blocks - dense
+        return {
+            **experts,
+            "dense_intermediate_size": metadata.count("feed_forward_length"),
+            "shared_intermediate_size": width * metadata.count("expert_shared_count", 1),
+            "routed_scaling_factor": metadata.number("expert_weights_scale", 0.0) or 1.0,
+            "mlp_layer_types": ["dense"] * dense + ["sparse"] * rest,
+            "layer_types": ["full_attention"] * dense + ["minimax_m3_sparse"] * rest,
+            "index_n_heads": self._positive_count("attention.indexer.head_count"),
+            "index_head_dim": self._positive_count("attention.indexer.key_length"),
+            "index_topk_blocks": self._positive_count("attention.indexer.top_k"),
+            "index_block_size": self._positive_count("attention.indexer.block_size"),
+            "index_local_blocks": self._positive_count("attention.indexer.local_blocks"),
+        }
+
+
 class HunyuanMoeGguf(HunyuanGguf):
     """GGUF files of Hunyuan-A13B: experts in every layer and a shared expert."""
 

@@ -39,9 +39,7 @@ class LongcatFlash(NativeFamily):
         "mlp.router.classifier": "mlp.gate",
         "mlp.router.e_score_correction_bias": "mlp.gate.e_score_correction_bias",
     }
-    head_names = HeadNames(
-        {"eh_proj": "join", "enorm.m": "enorm", "hnorm.m": "hnorm", "transformer_layer.mlp": "mlp"}
-    )
+    head_names = HeadNames({"eh_proj": "join", "enorm.m": "enorm", "hnorm.m": "hnorm"})
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         layers, inner = fields.count("num_layers"), fields.count("ffn_hidden_size")

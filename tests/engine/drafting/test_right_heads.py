@@ -23,11 +23,11 @@ HEAD = {
     **dict.fromkeys(("ernie4_5_moe", "exaone4", "exaone_moe", "mellum"), "mtp"),
     **dict.fromkeys((*TYPES, "hy_v3", "bailing_hybrid", "glm_moe_dsa"), "layers.3."),
     **dict.fromkeys(("mimo", "hy_v4"), "mtp_layers."),
-    "longcat_flash": ".mtp.",
+    **dict.fromkeys(("longcat_flash", "minimax_m3_vl"), ".mtp."),
     "step3p5": ("layers.4.", "layers.5.", "layers.6."),
 }
 """What names of heads have in them."""
-DROPPED = ("ernie4_5_moe", "exaone4", "hy_v4")
+DROPPED = ("ernie4_5_moe", "exaone4", "hy_v4", "minimax_m3_vl")
 """No converter keeps the heads of these."""
 IN_GGUF = [kind for kind in WRITERS if kind in ARCHITECTURES and kind not in DROPPED]
 Q8_0 = Storage(lambda name: None if any(n in name for n in ("gate_inp", "attn_k_b", "ssm_"))

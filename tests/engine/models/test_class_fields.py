@@ -55,7 +55,6 @@ ELSEWHERE = {
         *("num_experts_per_tok", "interleave_moe_layer_step", "no_rope_layer_interval"),
         *("attention_chunk_size", "attn_temperature_tuning", "floor_scale", "attn_scale"),
     },
-    "minimax_m3_vl": {"index_n_heads", "index_head_dim", "index_block_size", "index_topk_blocks"},
     "phimoe": {"sliding_window"},
     "recurrent_gemma": {"sliding_window"},
 }

@@ -81,6 +81,7 @@ OF_TYPES = {
         *("summary_type", "summary_use_proj"),
     },
     "gpt_oss": {"hidden_act"},
+    "minimax_m3_vl_text": {"hidden_act"},  # swigluoai in published configs
     "nemotron_h": {
         *("chunk_size", "expand", "mamba_proj_bias", "mamba_ssm_cache_dtype", "num_logits_to_keep"),
         *("moe_shared_expert_overlap", "rescale_prenorm_residual", "residual_in_fp32"),
