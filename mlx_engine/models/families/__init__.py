@@ -41,7 +41,7 @@ each variant of a config one in the table of tests/engine/models/test_plain_fami
 | Hy3, EXAONE 4.5, K-EXAONE | hy_v3, exaone4_5, exaone_moe | 1, reused | transformers |
 | ERNIE 4.5 with experts, Mellum 2 | ernie4_5_moe, mellum | 1, reused | transformers |
 | MiniMax-M2 | minimax_m2 | none published | transformers |
-| MiniMax-M3, text part | minimax_m3_vl | chained, none published | transformers, PyTorch (heads), mlx-lm |
+| MiniMax-M3 | minimax_m3_vl | none published | transformers, PyTorch (heads) |
 | LFM2, LFM2 with experts | lfm2, lfm2_moe | none | transformers, mlx-lm |
 | Granite 3 with experts, Granite 4 | granitemoe, granitemoehybrid | none | transformers, mlx-lm |
 | Falcon-H1 | falcon_h1 | none | transformers |
