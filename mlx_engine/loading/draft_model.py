@@ -12,11 +12,11 @@ from mlx_engine.loading.arrays import cast_floats, evaluate_arrays, gpu_architec
 from mlx_engine.loading.describe import read_text_parts
 from mlx_engine.loading.find import HubAccess, locate_model
 from mlx_engine.loading.folder import ModelFiles, read_json_object
-from mlx_engine.loading.fp8 import pair_fp8_scales
 from mlx_engine.loading.gguf.drafters import read_gguf_drafter
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.loading.load_tensors import load_deferred
+from mlx_engine.loading.microscaled import pair_scales
 from mlx_engine.loading.no_model import DrafterKind, drafter_kind
 from mlx_engine.loading.safetensors import TensorInfo, merge_headers
 from mlx_engine.models.contract import Model
@@ -84,7 +84,7 @@ def read_drafter(files: ModelFiles) -> DrafterFiles | None:
             return None
         return DrafterFiles(found.kind, str(files.root), found.config, found.tensors, found.d2t)
     config = read_json_object(files.config)
-    tensors = pair_fp8_scales(merge_headers(files.shards), config, str(files.config))
+    tensors = pair_scales(merge_headers(files.shards), config, str(files.config))
     kind = drafter_kind(config, tensors)
     if "target_layer_ids" in config:
         tensors = {n: t for n, t in tensors.items() if not dflash_name(n).startswith(_COPIES)}

@@ -65,7 +65,7 @@ def pair_fp8_scales(
     packed = [name for name, info in tensors.items() if info.dtype == _CODES]
     if not packed:
         return dict(tensors)
-    block, dtype = _fp8_block_size(config, origin), _half_dtype(tensors)
+    block, dtype = fp8_block_size(config, origin), _half_dtype(tensors)
     kept = {name: info for name, info in tensors.items() if not name.endswith(_OF_ACTIVATIONS)}
     for name in packed:
         there = [name + ending for ending in _SCALE_ENDINGS if name + ending in kept]
@@ -181,7 +181,7 @@ def _block_in_parts(
     return None
 
 
-def _fp8_block_size(config: Mapping[str, object], origin: str) -> Fp8Block:
+def fp8_block_size(config: Mapping[str, object], origin: str) -> Fp8Block:
     """Read the fp8 block size from the config's `weight_block_size`, else return the usual."""
     packing = config.get("quantization_config")
     size = packing.get("weight_block_size") if isinstance(packing, Mapping) else None

@@ -7,11 +7,12 @@ from pathlib import Path
 from mlx_engine.hub.weight_files import has_head_tensors
 from mlx_engine.loading.assembled_tensors import assemble_tensors
 from mlx_engine.loading.folder import ModelFiles, read_json_object
-from mlx_engine.loading.fp8 import fp8_unpacking_reasons, pair_fp8_scales
+from mlx_engine.loading.fp8 import fp8_unpacking_reasons
 from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.model import read_gguf_model
 from mlx_engine.loading.gguf.part import GgufPart, KernelReads, kept_in_blocks, unpacking_reasons
 from mlx_engine.loading.heads import HeadTensors, find_heads, without_trunk_copies
+from mlx_engine.loading.microscaled import pair_scales
 from mlx_engine.loading.no_model import are_mtp_heads, heads_only_error, refuse_partial_models
 from mlx_engine.loading.safetensors import Float64Tensor, TensorInfo, merge_headers
 from mlx_engine.loading.vision import VisionPart, find_gguf_vision, find_vision
@@ -91,7 +92,7 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
             _refuse_foreign_packing(config, architecture, files.config)
         tables = {name: info for name, info in stored.items() if family.stays_on_disk(name)}
         loaded = {name: info for name, info in stored.items() if name not in tables}
-        tensors = pair_fp8_scales(loaded, config, str(files.config)) | tables
+        tensors = pair_scales(loaded, config, str(files.config)) | tables
     parts = _assemble_parts(family.split_tensors(tensors, origin))
     wanted = family.trunk_shapes(parts.trunk)
     _check_complete(files, stored, parts.trunk, wanted)

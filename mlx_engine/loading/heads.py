@@ -15,9 +15,9 @@ from mlx_engine.hub.weight_files import (
 )
 from mlx_engine.loading.assembled_tensors import assemble_tensors
 from mlx_engine.loading.folder import ModelFiles, safetensors_in, unsafe_file_error
-from mlx_engine.loading.fp8 import pair_fp8_scales
 from mlx_engine.loading.gguf.model import read_gguf_model
 from mlx_engine.loading.gguf.part import GgufPart
+from mlx_engine.loading.microscaled import pair_scales
 from mlx_engine.loading.safetensors import TensorInfo, merge_headers, samples_equal
 from mlx_engine.models.family import Family
 from mlx_engine.models.layer_specs import Shape
@@ -198,7 +198,7 @@ def _folders_of_same_model(root: Path) -> Iterator[Path]:
 
 
 def _read_heads_file(origin: Path, paths: tuple[Path, ...], family: Family) -> HeadTensors:
-    tensors = pair_fp8_scales(_read_tensor_headers(paths), family.config, family.origin)
+    tensors = pair_scales(_read_tensor_headers(paths), family.config, family.origin)
     parts = family.split_heads_file(tensors, str(origin))
     return HeadTensors(assemble_tensors(parts.head, parts.head_recipes), str(origin))
 

@@ -11,6 +11,7 @@ from mlx_engine.loading.assembled_tensors import AssembledTensor
 from mlx_engine.loading.fp8 import Fp8Tensor, dequantise_fp8
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.gguf.weights import load_gguf_arrays
+from mlx_engine.loading.microscaled import MicroscaledTensor
 from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.safetensors import TensorInfo, load_arrays
 from mlx_engine.models.tensor_recipes import RowChunk, StoredPiece, StridedRows
@@ -37,8 +38,9 @@ def load_tensors(
         single |= made.stored_headers
     packed = {key: info for key, info in single.items() if isinstance(info, GgufPart)}
     in_fp8 = {key: info for key, info in single.items() if isinstance(info, Fp8Tensor)}
-    plain = {key: info for key, info in single.items() if key not in packed | in_fp8}
-    arrays = load_arrays(plain) | _load_fp8(in_fp8, half)
+    scaled = {key: info for key, info in single.items() if isinstance(info, MicroscaledTensor)}
+    plain = {key: info for key, info in single.items() if key not in packed | in_fp8 | scaled}
+    arrays = load_arrays(plain) | _load_fp8(in_fp8, half) | _load_microscaled(scaled)
     if packed:
         kept = None if cache is None else cache.read_repacked(packed)
         if kept is None:
@@ -82,6 +84,12 @@ def _load_fp8(tensors: Mapping[str, Fp8Tensor], half: mx.Dtype | None) -> dict[s
         key: dequantise_fp8(codes[key], scales[key], info.block, half or _HALVES[info.dtype])
         for key, info in tensors.items()
     }
+
+
+def _load_microscaled(tensors: Mapping[str, MicroscaledTensor]) -> dict[str, mx.array]:
+    """Load words and scales in MLX's form of codes that have powers of two as scales."""
+    stored = load_arrays({key: info.stored for key, info in tensors.items()})
+    return {key: info.convert(stored[key]) for key, info in tensors.items()}
 
 
 def _assemble_tensor(tensor: AssembledTensor, stored_arrays: Mapping[str, mx.array]) -> mx.array:

@@ -45,6 +45,7 @@ BYTES_OF = {
     "U8": 1,
     "BOOL": 1,
     "F8_E4M3": 1,
+    "F8_E8M0": 1,
     "C64": 8,
 }
 """Element types that can be loaded, by the format's names -> bytes of an element."""
@@ -204,7 +205,7 @@ def _load_float64_file(file: Path) -> dict[str, mx.array]:
     import mlx.core as mx
     import numpy as np
 
-    kinds = dict.fromkeys(("U8", "F8_E4M3"), mx.uint8) | {
+    kinds = dict.fromkeys(("U8", "F8_E4M3", "F8_E8M0"), mx.uint8) | {
         **{"F32": mx.float32, "F16": mx.float16, "BF16": mx.bfloat16, "BOOL": mx.bool_},
         **{"I64": mx.int64, "I32": mx.int32, "I16": mx.int16, "I8": mx.int8},
         **{"U64": mx.uint64, "U32": mx.uint32, "U16": mx.uint16, "C64": mx.complex64},

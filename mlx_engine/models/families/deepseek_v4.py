@@ -8,7 +8,7 @@ files name tensors as DeepSeek does, others as transformers or mlx-vlm.
 The MTP head (`mtp.0`, or `mtp.1` alone) adds products of the embedding and of each residual stream,
 normed each; its block attends to the window alone, and its own hyper-connection makes the state
 for the output head. It reads the streams before the trunk's last hyper-connection, and passes on
-its own.
+its own. Matrices stay in the published fp8 and fp4 (loading/microscaled.py).
 
 References disagree, and no published weights were run:
 

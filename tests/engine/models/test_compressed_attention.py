@@ -1,5 +1,7 @@
 """DeepSeek-V4: trunk and head against transformers; rows compressed, selected and taken back."""
 
+import re
+import shutil
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -8,7 +10,10 @@ import mlx.core as mx
 import numpy as np
 import pytest
 import tiny_deepseek4
-from model_edits import edit_config, edit_tensors
+import torch
+from compared import relative
+from model_edits import all_logits, edit_config, edit_tensors
+from safetensors.torch import save_file
 from session_runs import PICKS, PLAIN
 from tiny_deepseek4 import HEAVY, SIZES, SLIDING, SPARSE
 from tiny_nextn import Published, assert_as_published
@@ -17,6 +22,8 @@ import mlx_engine
 from mlx_engine.cache.contract import RowCount
 from mlx_engine.cache.prompt_format import CacheState, FileContents, collect_arrays, fill_caches
 from mlx_engine.engine import Engine
+from mlx_engine.loading.folder import model_files_at
+from mlx_engine.loading.headers import read_headers
 from mlx_engine.models.registry import family_for
 from mlx_engine.values.options import DraftOptions
 
@@ -183,6 +190,55 @@ def test_a_head_that_reads_what_the_trunk_reads_is_right(tmp_path):
     assert drafted.tokens == engine.generate(TEXTS[0], draft=PLAIN, **asked).tokens
     assert drafted.stats.accepted > 0.8 * drafted.stats.drafted > 5
     engine.close()
+
+
+FP4 = re.compile(r".*\.experts\.\d+\.w[123]\.weight")
+FP8 = re.compile(r".*\.(w(q_a|q_b|kv|o_a|o_b|[123])|[eh]_proj)\.weight")
+
+
+def packed(name, value):
+    """As DeepSeek stores a matrix: bytes and scales, powers of two; and what they are."""
+    if FP4.fullmatch(name):
+        words, scales = mx.quantize(value, group_size=32, bits=4, mode="mxfp4")
+        whole = mx.dequantize(words, scales, group_size=32, bits=4, mode="mxfp4", dtype=mx.float32)
+        codes = torch.tensor(np.array(words.view(mx.uint8))).view(torch.int8)
+        return codes, torch.tensor(np.array(scales)).view(torch.float8_e8m0fnu), whole
+    rows, columns = value.shape
+    padded = mx.pad(value, [(0, -rows % 64), (0, -columns % 64)])
+    blocks = padded.reshape(padded.shape[0] // 64, 64, -1, 64)
+    powers = mx.ceil(mx.log2(mx.abs(blocks).max(axis=(1, 3), keepdims=True) / 448))
+    codes = mx.to_fp8(blocks / 2**powers)
+    whole = (mx.from_fp8(codes, mx.float32) * 2**powers).reshape(padded.shape)[:rows, :columns]
+    codes = np.array(codes.reshape(padded.shape)[:rows, :columns])
+    scales = torch.tensor(np.array((powers.squeeze((1, 3)) + 127).astype(mx.uint8)))
+    return torch.tensor(codes).view(torch.float8_e4m3fn), scales.view(torch.float8_e8m0fnu), whole
+
+
+def test_published_fp8_and_fp4_stay_packed(opened, tmp_path):
+    """Scales of blocks of 64 by 64, of which some are cut short, and of 32 columns of experts."""
+    tiny, stored, whole = opened(USUAL).tiny, {}, {}
+    for folder in (tmp_path / "packed", tmp_path / "twin"):
+        shutil.copytree(tiny.folder, folder)
+    for name, value in mx.load(str(tiny.folder / "model.safetensors")).items():
+        whole[name] = value
+        if value.shape[-1:] and not value.shape[-1] % 32 and FP8.fullmatch(name):
+            codes, scales, whole[name] = packed(name, value)
+            stored |= {name: codes, f"{name.removesuffix('weight')}scale": scales}
+        else:
+            stored[name] = torch.tensor(np.array(value))
+    save_file(stored, tmp_path / "packed" / "model.safetensors")
+    packing = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [64, 64]}
+    edit_config(tmp_path / "packed", quantization_config=packing)
+    edit_tensors(tmp_path / "twin", lambda _: whole)
+    headers = read_headers(model_files_at(tmp_path / "packed"))
+    matrix = headers.parts.trunk["layers.1.mlp.switch_mlp.up_proj.weight"]
+    assert (matrix.dtype, matrix.shape) == ("U32", (8, 32, 8))
+    found = all_logits(tmp_path / "packed", tiny.tokens)
+    assert relative(found, all_logits(tmp_path / "twin", tiny.tokens)) < 1e-5
+    name = next(name for name in stored if name.startswith("layers.0") and name.endswith(".scale"))
+    save_file(stored | {name: stored[name][:0]}, tmp_path / "packed/model.safetensors")
+    with pytest.raises(mlx_engine.EngineError, match="scales"):
+        mlx_engine.inspect(tmp_path / "packed")
 
 
 def test_saved_prompts_hold_entries(opened):
