@@ -171,7 +171,7 @@ class FeatureDraft(Drafter):
         assert isinstance(count, int)
         target, hidden = self.target, rows.first_rows(count).hidden
         self._waiting.append(target.features(hidden))
-        self._newest = mx.contiguous(hidden[:, -1:, : target.hidden_size])
+        self._newest = mx.contiguous(self._model.newest_state(hidden[:, -1:]))
         unread = self.length - self.caches[0].length
         if unread >= (MOST_WAITING if self.is_paused else FLUSH_ROWS):
             self._remember_unread_rows()

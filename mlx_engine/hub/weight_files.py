@@ -39,13 +39,13 @@ PARTIAL = (".incomplete", ".part", ".partial", ".download", ".crdownload", ".dow
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.gguf|\.safetensors)", re.IGNORECASE)
 _OF_HEADS = re.compile("(?<![a-z])(mtp|nextn)(?![a-z])", re.IGNORECASE)
 _DRAFTS = re.compile(
-    r"(^|/)(mtp|nextn)[^/]*/|(?<![a-z])(draft(er)?|assistant|eagle-?\d*|dflash|dspark|medusa|"
-    r"speculator)(?![a-z])|(q\d\w{0,20}|f16|f32|bf16)-(mtp|nextn)(?![a-z])",
+    r"(^|/)(mtp|nextn)[^/]*/|(?<![a-z])(draft(er)?|assistant|eagle-?\d*|dflash|dspark|lilicorr|"
+    r"medusa|speculator)(?![a-z])|(q\d\w{0,20}|f16|f32|bf16)-(mtp|nextn)(?![a-z])",
     re.IGNORECASE,
 )
 """Paths of draft models beside the models that they were made for."""
 _OF_DRAFTER = re.compile(
-    r"(?<![a-z])(draft(er)?|assistant|eagle-?\d*|dflash-?\d*|dspark|speculator)(?![a-z])",
+    r"(?<![a-z])(draft(er)?|assistant|eagle-?\d*|dflash-?\d*|dspark|lilicorr|speculator)(?![a-z])",
     re.IGNORECASE,
 )
 """Words in names of draft models that were made for the model that the rest of the name is of."""

@@ -236,7 +236,12 @@ def drafters() -> Iterator[Drafts]:
             found = test_eagle3.found(drafter, llama.tokens)
             error = test_eagle3.relative(found, test_eagle3.wanted(eagle, llama))
             yield Drafts("EAGLE-3", form, error, "PyTorch, float64")
-        names = {"dflash": "DFlash", "dflash2": "DFlash 2", "dspark": "DSpark"}
+        names = {
+            "dflash": "DFlash",
+            "dflash2": "DFlash 2",
+            "dspark": "DSpark",
+            "lilicorr": "LiLiCorr",
+        }
         for form, block in test_dflash.FORMS.items():
             drafter = opened(write_tiny_dflash(place / form, block), qwen.model)
             found, wanted = test_dflash.found(drafter, qwen), test_dflash.wanted(block, qwen)

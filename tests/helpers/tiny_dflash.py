@@ -1,11 +1,11 @@
-"""Tiny DFlash, DFlash 2 and DSpark checkpoints as published, and what they say in plain PyTorch.
+"""Tiny DFlash, DFlash 2, DSpark and LiLiCorr checkpoints, and what they say in plain PyTorch.
 
 The reference reads everything anew for every block and loops over rows and heads; it shares no code
 with the engine.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -14,6 +14,16 @@ from safetensors.torch import save_file
 
 HEADS, KV_HEADS, SIZE, INNER, EPS, BASE, BLOCK, MASK = 4, 2, 16, 80, 1e-6, 10000.0, 6, 299
 TAPS, GROUP, RANK = 3, 16, 8
+LATTICE = {
+    "hidden_size": 24,
+    "num_layers": 2,
+    "num_heads": 3,
+    "mlp_ratio": 1.5,
+    "factor_dim": 5,
+    "vector_eps": 0.01,
+    "logit_scale": 8.0,
+}
+"""Of LiLiCorr, without its prefix."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +34,7 @@ class TinyDFlash:
     has a confidence head. flat: as DeepSpec writes it, without a config of its own and with the
     target's matrices, which are nothing but noise here. rows: of an output head of its own, in the
     form of speculators. rotated: elements of a head. value_scale: factor of values (MiMo).
+    numbered: LiLiCorr's feed-forwards by number, as some exporters have them.
     """
 
     target_hidden: int
@@ -32,7 +43,7 @@ class TinyDFlash:
     window: int | None = None
     cap: float | None = None
     seed: int = 4
-    kind: Literal["dflash", "dflash2", "dspark"] = "dflash"
+    kind: Literal["dflash", "dflash2", "dspark", "lilicorr"] = "dflash"
     newest_drafts: bool = True
     pairs: bool = True
     sure: bool = True
@@ -42,6 +53,7 @@ class TinyDFlash:
     candidates: int = 5
     rotated: int = SIZE
     value_scale: float = 1.0
+    numbered: bool = False
 
     @property
     def drafts(self) -> int:
@@ -55,10 +67,15 @@ class TinyDFlash:
 
 
 class Block(NamedTuple):
-    """Of a draft in float64: logits [drafts, V] and normed states [drafts, H] of its rows."""
+    """Of a draft in float64: logits [drafts, V] and normed states [drafts, H] of its rows.
+
+    newest: the last row of the target's joined features [H]. embedding: the target's.
+    """
 
     logits: torch.Tensor
     states: torch.Tensor
+    newest: torch.Tensor
+    embedding: torch.Tensor
 
 
 def tensors_of(tiny: TinyDFlash) -> dict[str, torch.Tensor]:
@@ -92,7 +109,8 @@ def tensors_of(tiny: TinyDFlash) -> dict[str, torch.Tensor]:
             f"{layer}.mlp.up_proj.weight": matrix(INNER, wide),
             f"{layer}.mlp.down_proj.weight": matrix(wide, INNER),
         }
-        for end in ("attention_conv", "mlp_conv") if tiny.kind == "dflash2" else ():
+        has_taps = tiny.kind in ("dflash2", "lilicorr")
+        for end in ("attention_conv", "mlp_conv") if has_taps else ():
             made[f"{layer}.{end}.base_kernel"] = torch.randn(2, TAPS, wide, generator=draw)
             taps = 2 * TAPS * (wide // GROUP)
             made[f"{layer}.{end}.kernel_projection.weight"] = matrix(taps, wide)
@@ -102,6 +120,8 @@ def tensors_of(tiny: TinyDFlash) -> dict[str, torch.Tensor]:
         books = ("predecessor_codebook", "successor_codebook")
         made |= {f"candidate_selector.{book}": 2 * matrix(tiny.vocabulary, RANK) for book in books}
         made["candidate_selector.hidden_projection.weight"] = 2 * matrix(RANK, wide)
+    if tiny.kind == "lilicorr":
+        made |= _lattice_tensors(tiny, draw)
     if tiny.kind == "dspark" and tiny.pairs:
         for n, rows in ((1, tiny.vocabulary), (2, tiny.rows or tiny.vocabulary)):
             made[f"markov_head.markov_w{n}.weight"] = 3 * matrix(rows, RANK)
@@ -117,6 +137,40 @@ def tensors_of(tiny: TinyDFlash) -> dict[str, torch.Tensor]:
         made["confidence_head.proj.weight"] = 3 * matrix(1, wide + RANK)
         made["confidence_head.proj.bias"] = norm(1) - 1
     return made
+
+
+def _lattice_tensors(tiny: TinyDFlash, draw: torch.Generator) -> dict[str, torch.Tensor]:
+    wide, model, factors = LATTICE["hidden_size"], tiny.target_hidden, LATTICE["factor_dim"]
+    inner, heads = int(wide * LATTICE["mlp_ratio"]), LATTICE["num_heads"]
+    linear = {"token_proj": (wide, model), "pass_hidden_proj": (wide, model)}
+    linear |= {"context_proj": (wide, model), "factor_input_proj": (wide, 3 * wide)}
+    linear |= {"feature_mlp.up_proj": (wide, 5), "feature_mlp.down_proj": (wide, wide)}
+    linear |= {f"{name}head": (factors, wide) for name in ("out_", "in_", "anchor_out_")}
+    shapes = {"slot_embedding": (1, 1, BLOCK - 1, 1, wide), "same_slot_bias": (heads,)}
+    shapes |= {"rank_embedding": (1, 1, 1, tiny.candidates, wide)}
+    shapes |= {"relative_slot_bias": (heads, 2 * BLOCK - 1)}
+    norms = {"feature_norm": 5, "output_norm": wide, "anchor_norm": wide}
+    for layer in ("layers.0", "layers.1"):
+        linear |= {f"{layer}.attn.out_proj": (wide, wide), f"{layer}.mlp.up_proj": (inner, wide)}
+        linear |= {f"{layer}.mlp.down_proj": (wide, inner)}
+        shapes |= {f"{layer}.attn.in_proj_weight": (3 * wide, wide)}
+        shapes |= {f"{layer}.attn.in_proj_bias": (3 * wide,)}
+        norms |= {f"{layer}.attn_norm": wide, f"{layer}.mlp_norm": wide}
+    shapes |= {f"{name}.weight": shape for name, shape in linear.items()}
+    shapes |= {f"{name}.bias": shape[:1] for name, shape in linear.items()}
+    shapes["feature_norm.bias"] = (5,)
+    made = {name: torch.randn(shape, generator=draw) for name, shape in shapes.items()}
+    for name, value in made.items():
+        made[name] = value * value.shape[-1] ** -0.5 if value.ndim == 2 else 0.5 * value
+    for name, size in norms.items():
+        made[f"{name}.weight"] = 1 + 0.2 * torch.randn(size, generator=draw)
+    if tiny.numbered:
+        parts = {"feature_norm.": "feature_mlp.0.", "feature_mlp.up_proj": "feature_mlp.1"}
+        parts |= {"feature_mlp.down_proj": "feature_mlp.3", ".mlp.up_proj": ".mlp.0"}
+        parts |= {".mlp.down_proj": ".mlp.2"}
+        for ours, theirs in parts.items():
+            made = {name.replace(ours, theirs): value for name, value in made.items()}
+    return {f"lilicorr.{name}": value for name, value in made.items()}
 
 
 def write_tiny_dflash(folder: Path, tiny: TinyDFlash, **changes: torch.Tensor | None) -> Path:
@@ -144,6 +198,10 @@ def write_tiny_dflash(folder: Path, tiny: TinyDFlash, **changes: torch.Tensor | 
     if tiny.kind == "dflash2":
         own |= {"conv_kernel_size": TAPS, "conv_group_size": GROUP}
         own |= {"selector_rank": RANK, "selector_top_k": tiny.candidates}
+    if tiny.kind == "lilicorr":
+        own |= {"conv_kernel_size": TAPS, "conv_group_size": GROUP, "projector_type": "lilicorr"}
+        own |= {f"lilicorr_{name}": value for name, value in LATTICE.items()}
+        own["lilicorr_candidate_topk"] = tiny.candidates
     if tiny.kind == "dspark":
         own |= {"projector_type": "dspark", "markov_rank": RANK if tiny.pairs else 0}
         own |= {"markov_head_type": "vanilla"} if tiny.pairs else {}
@@ -199,7 +257,7 @@ def reference(
     logits = states @ w.get("lm_head.weight" if tiny.rows else "", output.double()).T
     if tiny.cap:
         logits = torch.tanh(0.5 * logits / tiny.cap) * tiny.cap
-    return Block(logits, states)
+    return Block(logits, states, context[-1], embedding.double())
 
 
 def likeliest(tiny: TinyDFlash, block: Block, newest: int) -> list[int]:
@@ -207,6 +265,8 @@ def likeliest(tiny: TinyDFlash, block: Block, newest: int) -> list[int]:
     w, before, path = _wide(tiny), newest, []
     tokens = tensors_of(tiny).get("d2t", torch.zeros(tiny.vocabulary, dtype=torch.long))
     tokens = (tokens + torch.arange(len(tokens))).tolist()
+    if tiny.kind == "lilicorr":
+        return _likeliest_of_lattice(tiny, w, block)
     for logits, state in zip(block.logits, block.states, strict=True):
         scores = logits
         if tiny.kind == "dspark" and tiny.pairs:
@@ -222,6 +282,84 @@ def likeliest(tiny: TinyDFlash, block: Block, newest: int) -> list[int]:
                 scores[token] = logits[token] + pair @ after[token]
         before = tokens[int(scores.argmax())]
         path.append(before)
+    return path
+
+
+def lattice_scores(w, ids, surety, states, newest, embedding):
+    """LiLiCorr's scores of starts [K] and pairs [R - 1, K, K].
+
+    w: weights without prefix. ids, surety: candidates [R, K] and their log-probabilities.
+    """
+    rows, count = ids.shape
+
+    def linear(name, x):
+        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+    def mlp(name, x):
+        return linear(f"{name}.down_proj", torch.nn.functional.silu(linear(f"{name}.up_proj", x)))
+
+    def norm(name, x):
+        return _norm(x, w[f"{name}.weight"])
+
+    def unit(x):
+        return x / x.norm(dim=-1, keepdim=True).clamp_min(LATTICE["vector_eps"])
+
+    nodes = []
+    for row in range(rows):
+        for rank in range(count):
+            told = surety[row, rank]
+            best = surety[row].max()
+            share = rank / (count - 1)
+            features = torch.stack([told, told.exp(), told - best, *told.new([share, rank == 0])])
+            scaled = torch.nn.functional.layer_norm(
+                features, (5,), w["feature_norm.weight"], w["feature_norm.bias"]
+            )
+            node = linear("token_proj", embedding[ids[row, rank]])
+            node = node + linear("pass_hidden_proj", states[row]) + mlp("feature_mlp", scaled)
+            node = node + w["slot_embedding"].reshape(-1, len(node))[row]
+            nodes.append(node + w["rank_embedding"].reshape(-1, len(node))[rank])
+    x = torch.stack(nodes)
+    heads = len(w["same_slot_bias"])
+    span = w["relative_slot_bias"].shape[1] // 2
+    for layer in ("layers.0", "layers.1"):
+        inner = norm(f"{layer}.attn_norm", x)
+        joined = inner @ w[f"{layer}.attn.in_proj_weight"].T + w[f"{layer}.attn.in_proj_bias"]
+        q, k, v = (part.view(len(x), heads, -1) for part in joined.chunk(3, dim=-1))
+        made = torch.zeros_like(x)
+        for n in range(len(x)):
+            seen = []
+            for head in range(heads):
+                scores = k[:, head] @ q[n, head] * q.shape[-1] ** -0.5
+                for other in range(len(x)):
+                    distance = n // count - other // count
+                    scores[other] += w["relative_slot_bias"][head, distance + span]
+                    scores[other] += w["same_slot_bias"][head] * (distance == 0)
+                seen.append(torch.softmax(scores, dim=0) @ v[:, head])
+            made[n] = torch.cat(seen)
+        x = x + linear(f"{layer}.attn.out_proj", made)
+        x = x + mlp(f"{layer}.mlp", norm(f"{layer}.mlp_norm", x))
+    x = norm("output_norm", x).view(rows, count, -1)
+    anchor = norm("anchor_norm", linear("context_proj", newest))
+    both = torch.cat([x, anchor.expand_as(x), x * anchor], dim=-1)
+    both = torch.nn.functional.silu(linear("factor_input_proj", both))
+    following, previous = unit(linear("out_head", both)), unit(linear("in_head", both))
+    start = previous[0] @ unit(linear("anchor_out_head", anchor))
+    pairs = torch.stack([following[n] @ previous[n + 1].T for n in range(rows - 1)])
+    return LATTICE["logit_scale"] * start, LATTICE["logit_scale"] * pairs
+
+
+def _likeliest_of_lattice(tiny, w, block):
+    plain = _wide(replace(tiny, numbered=False))
+    head = {name.removeprefix("lilicorr."): value for name, value in plain.items()}
+    best = torch.log_softmax(block.logits, dim=-1).topk(tiny.candidates)
+    start, pairs = lattice_scores(
+        head, best.indices, best.values, block.states, block.newest, block.embedding
+    )
+    at = int(start.argmax())
+    path = [int(best.indices[0, at])]
+    for row in range(len(pairs)):
+        at = int(pairs[row, at].argmax())
+        path.append(int(best.indices[row + 1, at]))
     return path
 
 

@@ -1,10 +1,12 @@
 """Scores of tokens along a drafted block: DFlash 2's candidate selector, DSpark's Markov head.
 
 A block's rows know nothing of one another's tokens. These add to a row's logits what the token
-before it says, so the tokens are picked one after the other, without another pass.
+before it says, so the tokens are picked one after the other, without another pass. LiLiCorr's are
+in lattice_choice.py.
 """
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import mlx.core as mx
 from typing_extensions import override
@@ -13,15 +15,41 @@ from mlx_engine.models.layer_specs import Shapes
 from mlx_engine.models.layers import Embedding, Linear
 from mlx_engine.models.weights import Part
 
+RowScores = Callable[[int, mx.array], mx.array]
+"""A row of a block and the token before it, int [1] -> scores of the row's tokens, [1, V]."""
 
-class BlockChoice(Protocol):
-    """Scores of a block's row, given the token before it."""
 
-    def rescore_logits(self, logits: mx.array, state: mx.array, previous: mx.array) -> mx.array:
-        """Logits [1, V], the row's state [1, H], the token before, int [1] -> scores [1, V]."""
+class BlockChoice(ABC):
+    """Scores of a block's rows, each given the token before it.
+
+    reads_whole_block: whether they depend on all rows, and on what the target yielded last.
+    """
+
+    reads_whole_block = False
+
+    @abstractmethod
+    def score_block(self, logits: mx.array, states: mx.array, anchor: mx.array | None) -> RowScores:
+        """Logits [R, V] and states [R, H] of a block's rows -> a function that scores a row.
+
+        anchor: the target's newest joined features [1, 1, H], None where they are not known.
+        """
 
     def confidence(self, state: mx.array, previous: mx.array) -> mx.array | None:
-        """Probability [1] that the row's token is accepted; None where the model has no head."""
+        """Probability [1] that a row's token is accepted; None where the model has no head for it.
+
+        state: of the row, [1, H]. previous: the token before, int [1].
+        """
+        del state, previous
+        return None
+
+
+class IndependentRows(BlockChoice):
+    """The first DFlash's choice: scores of a row are its logits, whatever the token before it."""
+
+    @override
+    def score_block(self, logits: mx.array, states: mx.array, anchor: mx.array | None) -> RowScores:
+        del states, anchor
+        return lambda row, _: logits[row : row + 1]
 
 
 class CandidateSelector(BlockChoice):
@@ -47,17 +75,19 @@ class CandidateSelector(BlockChoice):
         }
 
     @override
-    def rescore_logits(self, logits: mx.array, state: mx.array, previous: mx.array) -> mx.array:
+    def score_block(self, logits: mx.array, states: mx.array, anchor: mx.array | None) -> RowScores:
+        del anchor
         best = mx.argpartition(logits, -self._candidates, axis=-1)[:, -self._candidates :]
-        pair = (self._before(previous) * self._project(state)).astype(mx.float32)
-        edges = (pair[:, None] * self._after(best)).sum(axis=-1)
-        found = mx.take_along_axis(logits, best, axis=-1) + edges
-        return mx.put_along_axis(mx.full(logits.shape, -mx.inf), best, found, axis=-1)
+        found, after = mx.take_along_axis(logits, best, axis=-1), self._after(best)
+        projected = self._project(states)
 
-    @override
-    def confidence(self, state: mx.array, previous: mx.array) -> mx.array | None:
-        del state, previous
-        return None
+        def score_row(row: int, previous: mx.array) -> mx.array:
+            pair = (self._before(previous) * projected[row]).astype(mx.float32)
+            scores = found[row : row + 1] + (pair * after[row]).sum(axis=-1)
+            unlikely = mx.full((1, logits.shape[-1]), -mx.inf)
+            return mx.put_along_axis(unlikely, best[row : row + 1], scores, axis=-1)
+
+        return score_row
 
 
 class MarkovHead(BlockChoice):
@@ -90,9 +120,14 @@ class MarkovHead(BlockChoice):
         return made
 
     @override
-    def rescore_logits(self, logits: mx.array, state: mx.array, previous: mx.array) -> mx.array:
-        del state
-        return logits + self._second(self._first(previous)).astype(mx.float32)
+    def score_block(self, logits: mx.array, states: mx.array, anchor: mx.array | None) -> RowScores:
+        del states, anchor
+
+        def score_row(row: int, previous: mx.array) -> mx.array:
+            pairs = self._second(self._first(previous)).astype(mx.float32)
+            return logits[row : row + 1] + pairs
+
+        return score_row
 
     @override
     def confidence(self, state: mx.array, previous: mx.array) -> mx.array | None:

@@ -1,11 +1,11 @@
-"""DFlash, DFlash 2 and DSpark: small models that draft a whole block in one pass.
+"""DFlash, DFlash 2, DSpark and LiLiCorr: small models that draft a whole block in one pass.
 
 For each token read, fc and a norm join residuals of the target into one state, of which each layer
 makes keys and values. A block holds the newest token and mask tokens; its rows attend to those keys
 and to one another, and row i predicts token i of the block; DSpark's newest token is a row that
 predicts, too. Embedding and output head are the target's, or its own with rows for a part of the
-tokens. DFlash 2 (z-lab, 2026) convolves along the block; it and DSpark choose each token by the one
-before (block_choice.py).
+tokens. DFlash 2 (z-lab, 2026) convolves along the block; it, DSpark and LiLiCorr choose each token
+by the one before (block_choice.py, lattice_choice.py).
 """
 
 from collections.abc import Callable
@@ -17,13 +17,19 @@ from typing_extensions import override
 from mlx_engine.cache.attention import AttentionCache, KeysValues
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.window import WindowCache
-from mlx_engine.models.drafters.block_choice import BlockChoice, CandidateSelector, MarkovHead
+from mlx_engine.models.drafters.block_choice import (
+    BlockChoice,
+    CandidateSelector,
+    IndependentRows,
+    MarkovHead,
+)
 from mlx_engine.models.drafters.dflash_config import (
     ConvolutionSizes,
     DFlashConfig,
     MarkovSizes,
     SelectorSizes,
 )
+from mlx_engine.models.drafters.lattice_choice import LatticeChoice, LatticeSizes
 from mlx_engine.models.drafters.target import (
     DraftTarget,
     DraftVocabulary,
@@ -160,17 +166,21 @@ class _Layer:
         return seen if self._window is None else seen & (keys > queries - self._window)
 
 
-def _read_choice(part: Part, sizes: DFlashConfig) -> BlockChoice | None:
+def _read_choice(
+    part: Part, sizes: DFlashConfig, embed: Callable[[mx.array], mx.array]
+) -> BlockChoice:
     match sizes.choice:
         case SelectorSizes(candidates=candidates):
             return CandidateSelector(part.subpart("candidate_selector"), candidates)
         case MarkovSizes(_, has, joined):
             return MarkovHead(part, has_confidence=has, joined=joined)
-    return None
+        case LatticeSizes() as lattice:
+            return LatticeChoice(part.subpart("lilicorr"), lattice, embed)
+    return IndependentRows()
 
 
 class DFlash(FeatureDrafter):
-    """DFlash, DFlash 2 or DSpark draft model: drafts a block of tokens in one pass."""
+    """DFlash, DFlash 2, DSpark or LiLiCorr draft model: drafts a block of tokens in one pass."""
 
     def __init__(
         self, sizes: DFlashConfig, table: WeightTable, d2t: mx.array | None, target: DraftTarget
@@ -192,7 +202,7 @@ class DFlash(FeatureDrafter):
             _Layer(part.subpart(f"layers.{n}"), sizes, n) for n in range(len(sizes.windows))
         ]
         self._norm = Norm.read(part, "norm", sizes.eps)
-        self._choice = _read_choice(part, sizes)
+        self._choice = _read_choice(part, sizes, target.embed)
         self._output = None if sizes.rows is None else Linear.read(part, "lm_head")
         table.check_all_used()
         self.arrays = (*table.taken_arrays, *self._tokens.arrays)
@@ -209,8 +219,17 @@ class DFlash(FeatureDrafter):
         )  # fmt: skip
 
     @override
+    def newest_state(self, hidden: mx.array) -> mx.array:
+        if not self._choice.reads_whole_block:
+            return super().newest_state(hidden)
+        return self._join_features(self.target.features(hidden))
+
+    def _join_features(self, features: mx.array) -> mx.array:
+        return self._join_norm(self._fc(features))
+
+    @override
     def append_features(self, features: mx.array, caches: LayerCaches) -> None:
-        context = self._join_norm(self._fc(features))
+        context = self._join_features(features)
         for layer, cache in zip(self._layers, caches.layers, strict=True):
             assert isinstance(cache, AttentionCache | WindowCache)
             layer.append_features(context, cache)
@@ -224,16 +243,14 @@ class DFlash(FeatureDrafter):
         depth: int,
         pick: TokenPick,
     ) -> int:
-        """Draft `depth` tokens in one pass; returns 1, the number of passes. `hidden` is unused."""
-        del hidden
-        states = self.draft_block_states(token, caches)[:, :depth]
-        logits, before = self._row_logits(states).squeeze(0), token
+        """Draft `depth` tokens in one pass; returns 1, the number of passes."""
+        states = self.draft_block_states(token, caches)
+        states = states if self._choice.reads_whole_block else states[:, :depth]
+        logits = self._row_logits(states).squeeze(0)
+        scores, before = self._choice.score_block(logits, states.squeeze(0), hidden), token
         for row in range(depth):
-            scores, sure = logits[row : row + 1], None
-            if self._choice is not None:
-                scores = self._choice.rescore_logits(scores, states[:, row], before)
-                sure = self._choice.confidence(states[:, row], before)
-            before = pick(self._tokens.scatter_logits(scores), sure)
+            sure = self._choice.confidence(states[:, row], before)
+            before = pick(self._tokens.scatter_logits(scores(row, before)), sure)
         return 1
 
     def draft_block_states(self, token: mx.array, caches: LayerCaches) -> mx.array:

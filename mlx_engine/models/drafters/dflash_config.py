@@ -1,4 +1,4 @@
-"""Configs of DFlash, DFlash 2 and DSpark draft models: sizes, options, tensor shapes.
+"""Configs of DFlash, DFlash 2, DSpark and LiLiCorr draft models: sizes, options, tensor shapes.
 
 They are published in three forms: z-lab's with a `dflash_config`, DeepSpec's without, and that of
 vLLM's speculators with a `transformer_layer_config`, and an output head for a part of the tokens.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from mlx_engine.models import layer_specs, model_spec
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.drafters.block_choice import CandidateSelector, MarkovHead
+from mlx_engine.models.drafters.lattice_choice import LatticeSizes, lattice_name
 from mlx_engine.models.families.llama import plain_feed_forward
 from mlx_engine.models.rope import rope_spec
 from mlx_engine.values.errors import BadModelFile
@@ -21,6 +22,8 @@ _CODEBOOKS = ("predecessor_codebook", "successor_codebook")
 def dflash_name(name: str) -> str:
     """Name of a DFlash model's tensor without prefix; codebooks get the ending of matrices."""
     bare = name.removeprefix("model.")
+    if bare.startswith("lilicorr."):
+        return lattice_name(bare)
     return f"{bare}.weight" if bare.endswith(_CODEBOOKS) else bare
 
 
@@ -79,7 +82,7 @@ class DFlashConfig:
     cap: float | None
     sinks: bool
     convolution: ConvolutionSizes | None
-    choice: SelectorSizes | MarkovSizes | None
+    choice: SelectorSizes | MarkovSizes | LatticeSizes | None
 
     @staticmethod
     def read(config: Mapping[str, object], origin: str) -> "DFlashConfig":
@@ -91,9 +94,11 @@ class DFlashConfig:
         is_speculators = isinstance(layer, Mapping)
         flat = {**layer, **config} if isinstance(layer, Mapping) else config
         fields = ConfigFields({**flat, **(own if isinstance(own, Mapping) else {})}, origin)
-        fields.require({"attention_bias": False, "lilicorr_candidate_topk": 0})
-        is_dspark = fields.has("markov_rank") or fields.string("projector_type", "") == "dspark"
-        is_newer = is_dspark or fields.has("selector_rank")
+        fields.require({"attention_bias": False})
+        projector = fields.string("projector_type", "")
+        is_dspark = fields.has("markov_rank") or projector == "dspark"
+        is_lattice = fields.has("lilicorr_candidate_topk") or projector == "lilicorr"
+        is_newer = is_dspark or is_lattice or fields.has("selector_rank")
         if is_dspark:
             fields.require({"projector_type": "dspark", "markov_head_type": "vanilla"})
         kinds = fields.layer_types(*_KINDS) or (_KINDS[0],) * fields.layers()
@@ -122,6 +127,13 @@ class DFlashConfig:
         has_newest = not is_dspark or fields.flag("dspark_bonus_anchor", default=False)
         if is_speculators:
             has_newest = not from_newest
+        choice: SelectorSizes | MarkovSizes | LatticeSizes | None
+        if is_lattice:
+            choice = LatticeSizes.read(fields, block - 1)
+        else:
+            choice = (
+                _markov_head_sizes(fields) if is_dspark else _selector_sizes(fields, vocabulary)
+            )
         return DFlashConfig(
             layers=layers,
             drafts=block - 1 if has_newest else block,
@@ -157,7 +169,7 @@ class DFlashConfig:
             else None,
             sinks=fields.flag("attention_sink_bias", default=False),
             convolution=_convolution_sizes(fields, hidden),
-            choice=_markov_head_sizes(fields) if is_dspark else _selector_sizes(fields, vocabulary),
+            choice=choice,
         )
 
     def tensors(self, stored_names: Collection[str] = ()) -> layer_specs.Shapes:
@@ -189,11 +201,14 @@ class DFlashConfig:
             case MarkovSizes(rank, has, joined):
                 tokens = (self.vocabulary, self.rows or self.vocabulary)
                 made |= MarkovHead.tensors(hidden, tokens, rank, has_confidence=has, joined=joined)
+            case LatticeSizes() as lattice:
+                pairs = lattice.tensors(hidden)
+                made |= {f"lilicorr.{name}": shape for name, shape in pairs.items()}
         return made
 
 
 def _convolution_sizes(fields: ConfigFields, hidden: int) -> ConvolutionSizes | None:
-    if not fields.has("conv_kernel_size"):
+    if not fields.count("conv_kernel_size", 0, minimum=0):
         return None
     taps, group = fields.count("conv_kernel_size", maximum=64), fields.count("conv_group_size")
     if hidden % group:

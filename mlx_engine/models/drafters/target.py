@@ -107,6 +107,10 @@ class FeatureDrafter(FeatureReader):
     def append_features(self, features: mx.array, caches: LayerCaches) -> None:
         """Append the target's features [1, T, F] to the draft model's caches, and commit them."""
 
+    def newest_state(self, hidden: mx.array) -> mx.array:
+        """Cut what `draft` reads, [1, 1, H], from the target's newest wide state [1, 1, H + F]."""
+        return hidden[..., : self.target.hidden_size]
+
     @abstractmethod
     def draft(
         self,
@@ -118,8 +122,8 @@ class FeatureDrafter(FeatureReader):
     ) -> int:
         """Draft `depth` tokens, each picked from logits [1, V]; returns the number of passes.
 
-        token: the newest one, int [1]. hidden: the target's state before it [1, 1, H]; None where
-        that is not known.
+        token: the newest one, int [1]. hidden: newest_state of the token before it [1, 1, H]; None
+        where that is not known.
         """
 
 

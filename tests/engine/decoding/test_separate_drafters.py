@@ -32,7 +32,7 @@ BIASED = {78: 30.0, 110: 28.0}
 NONE = DraftOptions(source="none")
 HOPELESS = PassCosts(tuple(10.0 * row for row in range(1, 10)), 5.0)
 CHEAP = PassCosts((10.0,) * 9, 0.0)
-SLIDING = partial(TinyDFlash, window=7)
+SLIDING, LATTICE = partial(TinyDFlash, window=7), partial(TinyDFlash, kind="lilicorr", window=7)
 TWO, SPARK = (partial(TinyDFlash, kind=kind, candidates=256) for kind in ("dflash2", "dspark"))
 
 
@@ -88,6 +88,15 @@ def test_conversations_keep_their_words(engine, way):
         rounds = [r for a in answers for r in a.rounds if r.drafted and r.source == "model"]
         assert rounds or depth == "auto"
         assert all(r.draft_passes == passes_of(engine, r.drafted) for r in rounds)
+
+
+def test_a_lattice_of_candidates_keeps_the_words(tmp_path):
+    given = drafter(tmp_path, "llama", write_tiny_dflash, LATTICE)
+    engine = mlx_engine.load(tmp_path / "t", options=LoadOptions(draft_model=given))
+    for sampling in WAYS.values():
+        answers = four_answers(engine, sampling, DraftOptions(source="model", depth=3))
+        assert words_of(answers) == words_of(four_answers(engine, sampling, NONE))
+        assert any(round_.drafted for answer in answers for round_ in answer.rounds)
 
 
 @pytest.mark.parametrize("source", ["model", "prompt-lookup+model"])

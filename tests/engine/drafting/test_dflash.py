@@ -15,8 +15,10 @@ from looked_into import Target, hidden_of, opened
 from model_edits import edit_config, edit_tensors
 from tiny_dflash import (
     BLOCK,
+    LATTICE,
     TinyDFlash,
     confidences,
+    lattice_scores,
     likeliest,
     reference,
     tensors_of,
@@ -26,6 +28,8 @@ from tiny_published import VOCABULARY
 
 from mlx_engine.drafting.contract import DraftRequest
 from mlx_engine.drafting.drafters import FeatureDraft
+from mlx_engine.models.drafters.lattice_choice import LatticeChoice, LatticeSizes
+from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -38,6 +42,8 @@ FORMS = {
     "scaled values, heads rotated in part": replace(TINY, rotated=8, value_scale=0.7),
     "two": replace(TINY, kind="dflash2"),
     "two, a window, a cap": replace(TINY, kind="dflash2", window=7, cap=3.0),
+    "lattice": replace(TINY, kind="lilicorr"),
+    "lattice, numbered parts, a window": replace(TINY, kind="lilicorr", numbered=True, window=7),
     "spark": replace(TINY, kind="dspark"),
     "spark, masks alone": replace(TINY, kind="dspark", newest_drafts=False, sure=False, window=9),
     "spark, sinks": replace(TINY, kind="dspark", sinks=True),
@@ -103,6 +109,7 @@ def test_draft_logits_equal_the_reference(target, tmp_path, form):
 
 
 NOT_CONVERTED = ("spark, masks alone", "DFlash of speculators")
+NOT_CONVERTED += tuple(form for form, tiny in FORMS.items() if tiny.kind == "lilicorr")
 """Forms whose config llama.cpp's converter does not read in full."""
 
 
@@ -193,6 +200,55 @@ def test_a_draft_is_one_pass(target, tmp_path, form):
     assert source.limit == tiny.drafts
 
 
+def test_scores_of_a_lattice_equal_the_reference(target, tmp_path):
+    """With the target's newest features and, as at the start of an answer, without."""
+    tiny = FORMS["lattice"]
+    drafter = opened(write_tiny_dflash(tmp_path / "d", tiny), target.model)
+    block = block_of(tiny, target)
+    weights = {n.removeprefix("lilicorr."): w.double() for n, w in tensors_of(tiny).items()}
+    best = torch.log_softmax(block.logits, dim=-1).topk(tiny.candidates)
+    given = [mx.array(part.numpy()) for part in (best.indices, block.logits, block.states)]
+    given[1:] = [part.astype(mx.float32) for part in given[1:]]
+    newest = observed(drafter, target.tokens[:-1], (3,)).snapshot().newest
+    unknown = weights | {"context_proj.bias": torch.zeros(LATTICE["hidden_size"]).double()}
+    anchors = ((newest, weights, block.newest), (None, unknown, 0 * block.newest))
+    for anchor, known, row in anchors:
+        wanted = lattice_scores(known, *best[::-1], block.states, row, block.embedding)
+        found = drafter._choice.score_pairs(*given, anchor)
+        assert compared.relative(np.array(found[0]), wanted[0].numpy()) < 1e-4
+        assert compared.relative(np.array(found[1]), wanted[1].numpy()) < 1e-4
+
+
+def test_scores_of_a_lattice_equal_published_numbers():
+    """Those that TensorRT-LLM's tests have of NVIDIA's Model Optimizer."""
+    sizes = LatticeSizes(
+        8, 16, 2, 2, rows=3, candidates=3, factors=8, least_norm=1e-4, scale=8.0, eps=1e-5
+    )
+    arrays = {}
+    for name, shape in sizes.tensors(32).items():
+        published = name.replace("in_proj.", "in_proj_")
+        values = np.arange(np.prod(shape)) * 0.17 + sum(published.encode()) * 0.013
+        arrays[name] = mx.array(0.2 * np.sin(values).reshape(shape), dtype=mx.float32)
+    ids = np.array([[2, 5, 9], [6, 3, 1], [4, 7, 8]])
+    surety = np.array([[-0.4, -1.5, -3.0], [-0.6, -1.7, -2.7], [-0.2, -2.1, -3.4]])
+    rest = (1 - np.exp(surety).sum(axis=1, keepdims=True)) / 13
+    logits = np.broadcast_to(np.log(rest), (3, 16)).copy()
+    np.put_along_axis(logits, ids, surety, axis=1)
+    embedding = np.linspace(-1.2, 1.3, 512, dtype=np.float32).reshape(16, 32)
+    states = np.linspace(-0.7, 0.9, 96, dtype=np.float32).reshape(3, 32)
+    anchor = np.linspace(-0.5, 0.4, 32, dtype=np.float32)
+    part = Part(WeightTable(arrays, "head"), "", sizes.tensors(32))
+    choice = LatticeChoice(part, sizes, mx.array(embedding).__getitem__)
+    given = [mx.array(part.astype(np.float32)) for part in (logits, states, anchor[None, None])]
+    start, pairs = choice.score_pairs(mx.array(ids), *given)
+    np.testing.assert_allclose(start, [-2.00565147, -2.00631571, -2.01010752], atol=2e-5)
+    wanted = [
+        [[1.16437435, 1.16812551, 1.15701485], [1.16656375, 1.17030466, 1.15921211]],
+        [[1.14806044, 1.14459574, 1.12698877], [1.14481199, 1.14134955, 1.12373281]],
+    ]
+    np.testing.assert_allclose(np.array(pairs)[:, :2], wanted, atol=2e-5)
+
+
 def test_a_draft_ends_where_the_model_is_less_sure(target, tmp_path):
     """By DSpark's confidence head, which looks at the token before."""
     tiny = replace(FORMS["spark"], seed=11)
@@ -271,12 +327,13 @@ def test_kinds_that_are_not_run(target, tmp_path):
     edit_config(folder, markov_rank=None, conv_kernel_size=3, conv_group_size=7)
     with pytest.raises(BadModelFile, match="conv_group_size"):
         opened(folder, target.model)
-    edit_config(folder, conv_kernel_size=None, dflash_config={"lilicorr_candidate_topk": 4})
-    with pytest.raises(UnsupportedModel, match="lilicorr_candidate_topk"):
-        opened(folder, target.model)
-    edit_config(folder, dflash_config={"mask_token_id": 1})
+    edit_config(folder, conv_kernel_size=None, dflash_config={"mask_token_id": 1})
     with pytest.raises(BadModelFile, match="no target_layer_ids"):
         opened(folder, target.model)
     edit_config(folder, dflash_config={"target_layer_ids": [0, 2], "mask_token_id": VOCABULARY})
     with pytest.raises(BadModelFile, match="mask_token_id=300"):
+        opened(folder, target.model)
+    own = {"target_layer_ids": [0, 2], "mask_token_id": 9, "lilicorr_candidate_topk": 4}
+    edit_config(folder, conv_kernel_size=None, dflash_config=own)
+    with pytest.raises(BadModelFile, match="lilicorr_mlp_ratio"):
         opened(folder, target.model)
