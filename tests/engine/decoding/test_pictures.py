@@ -1,5 +1,6 @@
 """Chats with pictures: same words with drafts, nothing read twice, clear errors before a change."""
 
+import gc
 from pathlib import Path
 
 import mlx.core as mx
@@ -148,6 +149,8 @@ def test_memory_for_pictures(folder: Path) -> None:
         encoder, session = engine.parts.pictures, engine.session(generation=LONG)
         assert engine.description.pictures == told
         list(session.send("Hello there"))
+        gc.collect()
+        mx.clear_cache()
         before = mx.get_active_memory()
         *_, last = encoder.encode(FIRST)
         assert last.embeddings is not None
@@ -157,7 +160,7 @@ def test_memory_for_pictures(folder: Path) -> None:
         list(encoder.encode(LARGE))
         peak = mx.get_peak_memory() - mx.get_active_memory()
         assert told.most_tokens == encoder.require_tower().token_grid(LARGE).tokens
-        assert peak < told.work_bytes(told.most_tokens) < 4 * peak
+        assert peak / 2 < told.work_bytes(told.most_tokens) < 3 * peak
         assert engine.conversations_nbytes > encoder.nbytes > last.embeddings.nbytes
 
         encoder.memory = encoder.memory._replace(kept_bytes=last.embeddings.nbytes)
