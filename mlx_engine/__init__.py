@@ -151,20 +151,22 @@ def inspect(
     path: str | Path | None = None,
     *,
     heads: str | Path | None = None,
+    vision: str | Path | None = None,
     on_download: Callable[[int, int], None] | None = None,
     stop: Callable[[], bool] | None = None,
     text: bool = False,
 ) -> ModelDescription:
     """Describe a model from its headers alone, without loading it.
 
-    Files of hub models are downloaded first; on_download and stop are as in `load`. text: read
-    tokenizer and chat template too (up to two seconds), to raise their errors. Raises HeadsOnly for
-    a file of MTP heads alone, and other EngineErrors.
+    heads, vision: as in LoadOptions. Files of hub models are downloaded first; on_download and stop
+    are as in `load`. text: read tokenizer and chat template too (up to two seconds), to raise their
+    errors. Raises HeadsOnly for a file of MTP heads alone, and other EngineErrors.
     """
     from mlx_engine.built_in_model import built_in_model
     from mlx_engine.loading.describe import inspect_model
     from mlx_engine.loading.find import HubAccess
 
     wanted = None if heads is None else Path(heads)
+    tower = None if vision is None else Path(vision)
     hub = HubAccess(None, on_download, stop)
-    return inspect_model(path, built_in_model(), wanted, hub, reads_text=text)
+    return inspect_model(path, built_in_model(), wanted, hub, vision=tower, reads_text=text)

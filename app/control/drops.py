@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer
 
@@ -29,6 +30,7 @@ from app.window.controls.dialogs import choose_files
 from app.window.language import said, tr
 from app.window.layers import DropPlan
 from app.window.widgets import Widgets
+from mlx_engine.hub.weight_files import GGUF
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words, size_words
 
@@ -127,7 +129,9 @@ class DropController(QObject):
             asked.things = things
             self._use(asked)
 
-        self._disk.run_each(lambda: _things(asked.addresses, asked.text), found)
+        model = self._models.description
+        in_use = Path(model.path) if model and model.path.lower().endswith(GGUF) else None
+        self._disk.run_each(lambda: _things(asked.addresses, asked.text, in_use), found)
 
     def _use(self, asked: "_Examined") -> None:
         """Do what was dropped, or show the plan, once the files are examined."""
@@ -144,7 +148,7 @@ class DropController(QObject):
 
         def begin(things: Sequence[Dropped]) -> None:
             models = [thing for thing in things if isinstance(thing, DroppedModel)]
-            if len(models) != 1 or models[0].heads:
+            if len(models) != 1 or models[0].heads or models[0].vision:
                 otherwise()
                 self._carry_out(things)
                 return
@@ -177,10 +181,8 @@ class DropController(QObject):
 
     def _offer(self, thing: Dropped) -> None:
         match thing:
-            case DroppedModel(path, None):
-                self._offered.offer(str(path))
-            case DroppedModel(path, heads):
-                self._offered.offer(str(path), heads)
+            case DroppedModel(path, heads, vision):
+                self._offered.offer(str(path), heads, vision)
             case DroppedModels():
                 self._widgets.window.show_page("library")
                 self._known.add_folder(thing.path)
@@ -196,8 +198,8 @@ class DropController(QObject):
                 pass  # all of them together
 
 
-def _things(addresses: Sequence[str], text: str) -> Sequence[Dropped]:
-    return (what_says(text),) if text else all_of(addresses)
+def _things(addresses: Sequence[str], text: str, in_use: Path | None) -> Sequence[Dropped]:
+    return (what_says(text),) if text else all_of(addresses, in_use)
 
 
 def drop_plan(things: Sequence[Dropped], model: ModelDescription | None) -> DropPlan:
@@ -226,12 +228,14 @@ def drop_plan(things: Sequence[Dropped], model: ModelDescription | None) -> Drop
 def _plan(thing: Dropped, model: ModelDescription | None) -> DropPlan:
     match thing:
         case DroppedModel():
+            heads, vision = thing.heads, thing.vision
+            details = [
+                tr("with {name} as drafting heads", name=heads.name) if heads else "",
+                tr("with {name}, to see pictures", name=vision.name) if vision else "",
+            ]
             lies = tr("Opened in place, not copied")
-            return DropPlan(
-                "load",
-                tr("Load {name}", name=thing.name),
-                tr("with {name} as drafting heads", name=thing.heads.name) if thing.heads else lies,
-            )
+            detail = "\n".join(filter(None, details)) or lies
+            return DropPlan("load", tr("Load {name}", name=thing.name), detail)
         case DroppedModels():
             title = tr("Add {name} to the library", name=thing.path.name)
             return DropPlan(

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from app.library.find_models import Place, find_models
-from app.library.model_card import is_heads_file
+from app.library.model_card import described, is_heads_file
 from app.library.picture_file import is_picture
 from app.library.text_file import is_document, read_text_file
 from app.values.attached_text import Refused
@@ -22,9 +22,11 @@ from mlx_engine.hub.weight_files import (
     damage_message,
     folder_name,
     holds_only_heads,
+    is_tower_of_other,
     may_be_tower,
     parse_shard_name,
 )
+from mlx_engine.values.errors import EngineError
 from mlx_engine.values.saved_chat import FORMAT
 from mlx_engine.values.untrusted import open_regular
 from mlx_engine.values.words import Words
@@ -34,10 +36,14 @@ _MODEL_FILES = ("config.json", "model.safetensors.index.json", "tokenizer.json")
 
 @dataclass(frozen=True, slots=True)
 class DroppedModel:
-    """A model to load: a folder or a GGUF file, in place. heads: a file of MTP heads with it."""
+    """A model to load: a folder or a GGUF file, in place.
+
+    heads, vision: files of MTP heads and of a vision tower that were dropped for it.
+    """
 
     path: Path
     heads: Path | None = None
+    vision: Path | None = None
 
     @property
     def name(self) -> str:
@@ -131,17 +137,28 @@ def what_says(text: str) -> Dropped:
     return DroppedWords(text) if isinstance(thing, Refused) else thing
 
 
-def all_of(dropped: Iterable[str]) -> tuple[Dropped, ...]:
+def all_of(dropped: Iterable[str], in_use: Path | None = None) -> tuple[Dropped, ...]:
     """Recognise several things dropped together.
 
-    Files of one model are one model; chats beside other files are attached as texts.
+    Files of one model are one model; chats beside other files are attached as texts. in_use: the
+    model in use, for which a vision tower may be.
     """
-    things = tuple(dict.fromkeys(what_is(text) for text in dropped))
+    texts = tuple(dict.fromkeys(dropped))
+    towers = tuple(filter(None, map(_tower_at, texts)))
+    things = tuple(dict.fromkeys(what_is(text) for text in texts if _tower_at(text) is None))
     if not all(isinstance(thing, DroppedText) and thing.is_chat for thing in things):
         things = tuple(
             replace(thing, is_chat=False) if isinstance(thing, DroppedText) else thing
             for thing in things
         )
+    things = _with_heads(things)
+    if len(things) == 1 and isinstance(things[0], DroppedModel) and towers:
+        return (replace(things[0], vision=_chosen(things[0].path, towers[0])),)
+    return (*things, *dict.fromkeys(_owner_of(tower, in_use) for tower in towers))
+
+
+def _with_heads(things: tuple[Dropped, ...]) -> tuple[Dropped, ...]:
+    """Join heads and other files of a model with it, where there is one model."""
     models = [thing.path for thing in things if isinstance(thing, DroppedModel)]
     if len(models) != 1:
         return things
@@ -217,23 +234,61 @@ def _gguf(file: Path) -> Dropped:
     if problem is not None:
         return _refused(file, problem)
     if may_be_tower(file.name):
-        return _tower(file)
+        return _owner_of(file, None)
     if is_heads_file(file):
         return DroppedHeads(file)
     shard = parse_shard_name(file.name)
     return DroppedModel(file if shard is None else file.with_name(shard.shard_name(1)))
 
 
-def _tower(file: Path) -> Dropped:
-    """Classify a file of a vision tower: it is loaded with the model beside it."""
-    beside = _folder(file.parent)
-    if isinstance(beside, DroppedModel) and beside.path.parent == file.parent:
-        return beside
+def _tower_at(dropped: str) -> Path | None:
+    """Return the path of a dropped file of a vision tower, None for all else."""
+    try:
+        place = _local_path(dropped.strip())
+        is_tower = place is not None and may_be_tower(place.name) and place.is_file()
+        return place if is_tower and place and damage_message(place) is None else None
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
+def _may_see_with(model: Path, tower: Path) -> bool:
+    """Whether a vision tower fits a model, as far as the model can be read."""
+    try:
+        return described(model, vision=tower).vision is None
+    except EngineError:
+        return True
+
+
+def _chosen(model: Path, tower: Path) -> Path | None:
+    """Return the tower to load a model with, None for one beside it, which is found anyway."""
+    return None if tower.parent == model.parent else tower
+
+
+def _owner_of(tower: Path, in_use: Path | None) -> Dropped:
+    """Return the model that a dropped vision tower is for: that in use, or one beside the tower."""
+    if in_use is not None and _may_see_with(in_use, tower):
+        return DroppedModel(in_use, vision=_chosen(in_use, tower))
+    models = list(find_models([Place("", tower.parent)], 0, _brief()))
+    beside = [m.path for m in models if not m.problem and m.path.suffix.lower() == GGUF]
+    named = [path for path in beside if not is_tower_of_other(tower.stem, path.stem)]
+    fitting = [path for path in (named or beside)[:MOST_COMPARED] if _may_see_with(path, tower)]
+    if len(fitting) == 1:
+        return DroppedModel(fitting[0], vision=_chosen(fitting[0], tower))
+    if fitting:
+        names = ", ".join(path.name for path in fitting)
+        return Refused(
+            Words(
+                "{name} is the picture part of a model, and several models here could be it "
+                "({names}): load the one that it is for, then drop it again.",
+                name=tower.name,
+                names=names,
+            )
+        )
     return Refused(
         Words(
-            "{name} is the picture part of a model, which is used with the model beside it: put "
-            "it into the folder of its .gguf, and drop that.",
-            name=file.name,
+            "{name} is the picture part of a model that is neither loaded nor here: load it "
+            "first, then drop this again, or drop both together.",
+            name=tower.name,
         )
     )
 
@@ -255,6 +310,8 @@ def _safetensors(file: Path) -> Dropped:
     )
 
 
+MOST_COMPARED = 12
+"""Models beside a dropped vision tower whose headers are read."""
 FEW = 4
 """Most models of a dropped folder whose headers are read."""
 NEAR, MOST_FOLDERS, LONGEST_S = 2, 500, 1.0

@@ -28,12 +28,14 @@ from mlx_engine.values.words import Words, count_words, join_words, size_words
 Stamp = tuple[tuple[str, int, int], ...]
 
 
-def described(path: Path | None, heads: Path | None = None) -> ModelDescription:
+def described(
+    path: Path | None, heads: Path | None = None, vision: Path | None = None
+) -> ModelDescription:
     """Describe a model as `mlx_engine.inspect` does, None for the built-in one; raises
     EngineError.
     """
-    stamps = (_stamp(place) for place in (path, heads) if place is not None)
-    found = _inspect(path, heads, *stamps)
+    stamps = (_stamp(place) for place in (path, heads, vision) if place is not None)
+    found = _inspect(path, heads, vision, *stamps)
     if isinstance(found, EngineError):
         raise found.with_traceback(None)
     return found
@@ -41,12 +43,13 @@ def described(path: Path | None, heads: Path | None = None) -> ModelDescription:
 
 @lru_cache(maxsize=1024)
 def _inspect(
-    path: Path | None, heads: Path | None, *stamps: Stamp
+    path: Path | None, heads: Path | None, vision: Path | None, *stamps: Stamp
 ) -> ModelDescription | EngineError:
     """Read headers, cached by names, sizes and times of the files."""
     del stamps
     try:
-        return mlx_engine.inspect(None if path is None else str(path), heads=heads)
+        place = None if path is None else str(path)
+        return mlx_engine.inspect(place, heads=heads, vision=vision)
     except EngineError as error:
         return error
 
@@ -193,7 +196,9 @@ def read_card(
     wanted = own.load
     try:
         place = None if path is None else Path(path)
-        model = described(place, wanted.heads).with_machine(has_metal=machine.has_metal)
+        model = described(place, wanted.heads, wanted.vision).with_machine(
+            has_metal=machine.has_metal
+        )
     except EngineError as error:
         return str(error)
     context = min(model.context_length, wanted.context_length or model.context_length)
@@ -202,7 +207,8 @@ def read_card(
     draft, problem = (None, drafter) if isinstance(drafter, str) else (drafter, "")
     card = make_card(model, machine, own.cache, draft, wanted.context_length)
     found = () if wanted.draft_model else (reason.words for reason in model.unused_draft_model)
-    warnings = (*card.warnings, problem) if problem else card.warnings
+    blind = model.vision.words if wanted.vision is not None and model.vision else ""
+    warnings = (*card.warnings, *filter(None, (problem, blind)))
     return replace(card, notes=(*card.notes, *found), warnings=warnings)
 
 

@@ -68,11 +68,15 @@ class OfferedModel(State):
         memory = self.facts.memory if self.facts else None
         return memory is not None and memory.is_hopeless
 
-    def offer(self, path: str | None, heads: Path | None = None) -> None:
-        """Open the card of a model; heads: a file of MTP heads to load it with."""
+    def offer(
+        self, path: str | None, heads: Path | None = None, vision: Path | None = None
+    ) -> None:
+        """Open the card of a model. heads, vision: files of MTP heads and of a vision tower to load
+        it with.
+        """
         own = settings_of(self._settings.value, path)
-        if heads is not None:
-            own = replace(own, load=replace(own.load, heads=heads))
+        load = replace(own.load, heads=heads or own.load.heads, vision=vision or own.load.vision)
+        own = own if load == own.load else replace(own, load=load)
         self._open(path, own, "")
 
     def change(self, own: ModelSettings) -> None:

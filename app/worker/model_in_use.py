@@ -56,8 +56,9 @@ class ModelSource:
         """
         import mlx_engine
 
+        heads, vision = request.options.heads, request.options.vision
         return mlx_engine.inspect(
-            request.path, heads=request.options.heads, on_download=on_download, stop=stop
+            request.path, heads=heads, vision=vision, on_download=on_download, stop=stop
         )
 
     def load(

@@ -193,6 +193,10 @@
         <translation>mit {name} als Entwurfsköpfen</translation>
     </message>
     <message>
+        <source>with {name}, to see pictures</source>
+        <translation>mit {name}, um Bilder zu sehen</translation>
+    </message>
+    <message>
         <source>Add {name} to the library</source>
         <translation>{name} in die Bibliothek aufnehmen</translation>
     </message>
@@ -536,8 +540,12 @@
         <translation>{name}: {problem}.</translation>
     </message>
     <message>
-        <source>{name} is the picture part of a model, which is used with the model beside it: put it into the folder of its .gguf, and drop that.</source>
-        <translation>{name} ist der Bildteil eines Modells, der mit dem Modell daneben genutzt wird: Legen Sie ihn in den Ordner von dessen .gguf, und ziehen Sie diese herein.</translation>
+        <source>{name} is the picture part of a model, and several models here could be it ({names}): load the one that it is for, then drop it again.</source>
+        <translation>{name} ist der Bildteil eines Modells, und hier könnten es mehrere sein ({names}): das Modell laden, zu dem er gehört, und ihn dann wieder hierher ziehen.</translation>
+    </message>
+    <message>
+        <source>{name} is the picture part of a model that is neither loaded nor here: load it first, then drop this again, or drop both together.</source>
+        <translation>{name} ist der Bildteil eines Modells, das weder geladen noch hier ist: erst das Modell laden und ihn dann wieder hierher ziehen, oder beide zusammen.</translation>
     </message>
     <message>
         <source>{name} lies here without its config.json: drop the whole model folder, or download the missing files beside it.</source>
@@ -2533,6 +2541,18 @@ Für Details klicken.</translation>
     <message>
         <source>A file or folder of drafting heads, where they are not in the model&apos;s own files. {heads}</source>
         <translation>Datei oder Ordner mit Entwurfsköpfen, wo sie nicht in den Dateien des Modells sind. {heads}</translation>
+    </message>
+    <message>
+        <source>Picture part</source>
+        <translation>Bildteil</translation>
+    </message>
+    <message>
+        <source>The file with which a GGUF model sees pictures (mmproj), where it is not beside the model.</source>
+        <translation>Die Datei, mit der ein GGUF-Modell Bilder sieht (mmproj), wenn sie nicht neben dem Modell liegt.</translation>
+    </message>
+    <message>
+        <source>Beside the model</source>
+        <translation>Neben dem Modell</translation>
     </message>
     <message>
         <source>A second, much smaller model of the same family, which can guess in place of drafting heads: a file, a folder, or owner/name on Hugging Face.</source>
@@ -5968,6 +5988,10 @@ Für Details klicken.</translation>
     <message>
         <source>Chat memory stays in 16 bits: this model already keeps one entry for several tokens.</source>
         <translation>Das Chat-Gedächtnis bleibt bei 16 Bits: Dieses Modell merkt sich ohnehin nur einen Eintrag für mehrere Tokens.</translation>
+    </message>
+    <message>
+        <source>{file}: {name} is stored as {dtype} {shape}, whose scales {scales} do not fit. Get the file again.</source>
+        <translation type="unfinished"></translation>
     </message>
 </context>
 </TS>

@@ -69,6 +69,7 @@ exit status: 0 done, 1 a check failed, 2 bad input, 70 a bug of ours, 130 Ctrl-C
 
 LOADING = {
     "--heads PATH": "take the MTP heads from this file instead",
+    "--vision FILE": "take the vision tower of a GGUF model (mmproj) from this file instead",
     "--head-bits 4|8": "quantise heads in 16 or 32 bits to this many (default: as they are)",
     "--draft-model MODEL": "for --source model: a small model with the same tokenizer, or an "
     "EAGLE-3, DFlash, DSpark or Gemma 4 assistant model made for this one",

@@ -173,17 +173,16 @@ def inspect_model(
     heads: Path | None = None,
     hub: HubAccess | None = None,
     *,
+    vision: Path | None = None,
     reads_text: bool = False,
 ) -> ModelDescription:
     """Make a ModelDescription, with and without Metal, of the model at `path` (None: `built_in`).
 
-    heads, hub: as in `load_model`. reads_text: read tokenizer and template too for their errors.
-    Raises EngineError.
+    heads, vision: as in LoadOptions. hub: as in `load_model`. reads_text: read tokenizer and
+    template too for their errors. Raises EngineError.
     """
-    files = locate_model(path, built_in, hub)
-    return _describe_files(
-        files, LoadOptions(heads=heads), locate_heads(heads, hub), reads_text=reads_text
-    )
+    files, options = locate_model(path, built_in, hub), LoadOptions(heads=heads, vision=vision)
+    return _describe_files(files, options, locate_heads(heads, hub), reads_text=reads_text)
 
 
 def inspect_remote(path: str, built_in: Path, hub: HubAccess | None = None) -> ModelDescription:
@@ -195,7 +194,7 @@ def inspect_remote(path: str, built_in: Path, hub: HubAccess | None = None) -> M
 def _describe_files(
     files: ModelFiles, options: LoadOptions, heads: Path | None, *, reads_text: bool
 ) -> ModelDescription:
-    headers = read_headers(files, heads)
+    headers = read_headers(files, heads, options.vision)
     with_metal = describe(keep_gguf_blocks(headers, lambda _kind, _shape: True), options)
     if reads_text:
         read_text_parts(headers).tokenizer.fit_to_vocabulary(with_metal.vocabulary)

@@ -67,10 +67,12 @@ class ModelHeaders:
         return (*reasons, Reason("narrowed-float64", words))
 
 
-def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
-    """Read config and tensor headers of a model, and find its MTP heads.
+def read_headers(
+    files: ModelFiles, heads: Path | None = None, vision_file: Path | None = None
+) -> ModelHeaders:
+    """Read config and tensor headers of a model, and find its MTP heads and vision tower.
 
-    heads: file or folder that the user chose for MTP heads. Raises EngineError.
+    heads, vision_file: places that the user chose for them. Raises EngineError.
     """
     origin, gguf = str(files.root), None
     if files.kind == "gguf":
@@ -108,7 +110,7 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
     if gguf is None:
         vision = find_vision(files, config, parts.skipped)
     else:
-        vision = find_gguf_vision(files, config, gguf.metadata)
+        vision = find_gguf_vision(files, config, gguf.metadata, vision_file)
     skipped = {n: info for n, info in parts.skipped.items() if n not in vision.in_file}
     parts, found = replace(parts, skipped=skipped), replace(found, tensors=needed)
     return ModelHeaders(files, architecture, family, parts, found, vision, gguf)

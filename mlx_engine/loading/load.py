@@ -92,7 +92,8 @@ def load_model(
     returns True, LoadStopped is raised. Raises EngineError.
     """
     files = source if isinstance(source, ModelFiles) else locate_model(source, built_in, hub)
-    headers = _keep_readable_blocks(read_headers(files, locate_heads(options.heads, hub)), kernels)
+    headers = read_headers(files, locate_heads(options.heads, hub), options.vision)
+    headers = _keep_readable_blocks(headers, kernels)
     metal = computes_on_gpu()
     no_kernels = not metal and kernels.launcher is None
     description = describe(headers, options, has_metal=metal, stays_packed=not no_kernels)

@@ -67,9 +67,12 @@ def find_vision(
 
 
 def find_gguf_vision(
-    files: ModelFiles, config: Mapping[str, object], metadata: Mapping[str, object]
+    files: ModelFiles,
+    config: Mapping[str, object],
+    metadata: Mapping[str, object],
+    chosen_file: Path | None = None,
 ) -> VisionPart:
-    """Find the vision tower of a GGUF model in a file beside it. Raises no error.
+    """Find the vision tower of a GGUF model in a chosen file or beside it. Raises no error.
 
     The first that fits counts; one with the model's name in its own comes first.
     """
@@ -83,7 +86,7 @@ def find_gguf_vision(
     def is_for_another_model(path: Path) -> bool:
         return is_tower_of_other(path.stem, files.root.stem)
 
-    for path in sorted(files.vision, key=is_for_another_model):
+    for path in [chosen_file] if chosen_file else sorted(files.vision, key=is_for_another_model):
         try:
             tower = read_gguf_tower(path)
         except UnsupportedModel:
@@ -99,6 +102,8 @@ def find_gguf_vision(
             identity = f"{path.name} {sum(part.file_nbytes for part in tower.tensors.values())}"
             found = VisionPart(None, tower.tensors, whole, tower.processing, str(path))
             return found._replace(identity=identity)
+    if chosen_file is not None and error is None:
+        error = BadModelFile("{path}: the picture part of another model.", path=chosen_file)
     return _no_vision("no-mmproj") if error is None else _unusable_vision(error)
 
 

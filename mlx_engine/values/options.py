@@ -116,7 +116,8 @@ class LoadOptions:
     """Options for opening a model.
 
     heads: file or folder of the MTP heads, instead of searching the model's files and the files
-    beside them. numerics: "exact" makes a row's logits independent of the other rows of a pass,
+    beside them. vision: GGUF file of a GGUF model's vision tower (mmproj), instead of searching
+    beside it. numerics: "exact" makes a row's logits independent of the other rows of a pass,
     "auto" does so where a pass gets at most 5 % slower on this machine. activations: 16-bit type of
     weights and activations; "auto" is float16 on M1 and M2, whose GPUs have no bfloat16 arithmetic,
     float32 without a GPU, else the type that the model is stored in. context_length: tokens at
@@ -144,6 +145,7 @@ class LoadOptions:
     """
 
     heads: Path | None = None
+    vision: Path | None = None
     numerics: AskedNumerics = "auto"
     activations: AskedActivations = "auto"
     context_length: int | None = None
@@ -159,7 +161,7 @@ class LoadOptions:
     anyway: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("heads", "repack_cache", "prompt_files"):
+        for name in ("heads", "vision", "repack_cache", "prompt_files"):
             path = getattr(self, name)
             if path is not None:
                 require(name, path, Words("a path, or None"), Path)

@@ -171,6 +171,14 @@ class LoadFields(Group):
             ),
             tr("Included with the model"),
         )
+        vision = PlaceField(
+            tr("Picture part"),
+            tr(
+                "The file with which a GGUF model sees pictures (mmproj), where it is not beside "
+                "the model."
+            ),
+            tr("Beside the model"),
+        )
         self._drafter = drafter = PlaceField(
             tr("Draft model"),
             tr(
@@ -186,6 +194,7 @@ class LoadFields(Group):
         self.add(
             bound.bind("load.context_length", self._context),
             named(tr("Drafting heads"), bound.bind("load.heads", heads)),
+            named(tr("Picture part"), bound.bind("load.vision", vision)),
             named(tr("Draft model"), bound.bind("load.draft_model", drafter)),
             named(tr("Precision"), bound.bind("load.numerics", numerics)),
             named(tr("Number format"), bound.bind("load.activations", activations)),

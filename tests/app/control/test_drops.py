@@ -242,7 +242,9 @@ def test_words_are_written_into_the_message(driven):
 def test_what_hovers_is_examined_once_for_the_plan_and_the_card(driven, tmp_path, monkeypatch):
     examined, read = [], []
     real_things, real_card = drops.all_of, driven.app.offered._read_card
-    monkeypatch.setattr(drops, "all_of", lambda paths: examined.append(paths) or real_things(paths))
+    monkeypatch.setattr(
+        drops, "all_of", lambda paths, _: examined.append(paths) or real_things(paths)
+    )
     monkeypatch.setattr(
         driven.app.offered, "_read_card", lambda *what: read.append(what[0]) or real_card(*what)
     )
@@ -255,7 +257,7 @@ def test_what_hovers_is_examined_once_for_the_plan_and_the_card(driven, tmp_path
 
 def test_what_is_let_go_before_it_is_examined_is_used_once_it_is(driven, tmp_path, monkeypatch):
     gate, real = Event(), drops.all_of
-    monkeypatch.setattr(drops, "all_of", lambda paths: gate.wait(60) and real(paths))
+    monkeypatch.setattr(drops, "all_of", lambda paths, _: gate.wait(60) and real(paths))
     (tmp_path / "note.txt").write_text("words")
     mime = mime_of(tmp_path / "note.txt")
     event = QDragEnterEvent(QPoint(300, 300), ACTION, mime, BUTTON, KEYS)

@@ -77,7 +77,7 @@ def test_a_card_that_was_closed_meanwhile_stays_closed(driven, cards, gate, qtbo
 
 
 def test_what_hovers_is_looked_at_beside_the_window(driven, gate, monkeypatch):
-    def slowly(texts: Sequence[str]) -> tuple[Dropped, ...]:
+    def slowly(texts: Sequence[str], in_use: Path | None) -> tuple[Dropped, ...]:
         gate.wait()
         return (Refused("It is nothing."),)
 

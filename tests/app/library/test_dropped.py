@@ -1,5 +1,6 @@
 """Anything may be dropped; what it is, is told by what it holds."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model_files import gguf, hub_model, model_folder, safetensors
 from tiny_gguf import write_tiny_gguf
+from tiny_vision import write_tiny_vision, write_tiny_vision_gguf
 
 from app.library.dropped import (
     DroppedHeads,
@@ -178,7 +180,26 @@ def test_a_picture_part_is_dropped_for_the_model_beside_it(tmp_path):
     assert what_is(str(tower)) == DroppedModel(model)
     assert all_of([str(tower), str(model)]) == (DroppedModel(model),)
     gguf(tmp_path / "other-Q4_K.gguf")
-    assert "drop that" in refusal(tower)
+    assert "(m-Q4_K.gguf, other-Q4_K.gguf)" in refusal(tower)
+    named = gguf(tmp_path / "other-mmproj-F16.gguf")
+    assert what_is(str(named)) == DroppedModel(tmp_path / "other-Q4_K.gguf")
+
+
+def test_a_picture_part_is_dropped_for_the_model_that_it_fits(tmp_path):
+    """That in use, one that is dropped with it, or that of several beside it."""
+    folder = write_tiny_vision(tmp_path / "folder")
+    model = write_tiny_vision_gguf(tmp_path / "eyes", folder)
+    tower = (tmp_path / "eyes" / "mmproj-F32.gguf").rename(tmp_path / "mmproj-F32.gguf")
+    blind = write_tiny_gguf(tmp_path / "blind.gguf")
+    fits = (DroppedModel(model, vision=tower),)
+    assert all_of([str(tower)], in_use=model) == fits
+    assert all_of([str(tower), str(model)], in_use=blind) == fits
+    assert "neither loaded nor here" in refusal(tower)
+    here = model.rename(tmp_path / "eyes.gguf")
+    assert all_of([str(tower)], in_use=blind) == (DroppedModel(here),)
+    shutil.copy(here, tmp_path / "more.gguf")
+    assert "eyes.gguf, more.gguf" in refusal(tower)
+    assert all_of([str(tower)], in_use=here) == (DroppedModel(here),)
 
 
 def test_weights_without_a_config_are_refused(tmp_path):

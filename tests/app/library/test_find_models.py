@@ -131,9 +131,9 @@ def test_what_the_engine_cannot_run_has_its_reason(tmp_path):
 def test_headers_are_read_once_and_again_after_a_change(tmp_path, monkeypatch):
     inspected = []
 
-    def inspect(path: str, heads: Path | None = None) -> ModelDescription:
+    def inspect(path: str, **places: Path | None) -> ModelDescription:
         inspected.append(Path(path).name)
-        return real(path, heads=heads)
+        return real(path, **places)
 
     real = mlx_engine.inspect
     monkeypatch.setattr("mlx_engine.inspect", inspect)

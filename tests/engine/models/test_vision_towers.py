@@ -217,3 +217,18 @@ def test_gguf_towers_that_do_not_belong(folder: Path, tmp_path: Path) -> None:
     assert inspect(path).vision.code == "vision-unusable"
     (path.parent / "mmproj-F32.gguf").unlink()
     assert inspect(path).vision.code == "no-mmproj"
+
+
+def test_a_tower_chosen_from_elsewhere(folder: Path, tmp_path: Path) -> None:
+    path = write_tiny_vision_gguf(tmp_path / "gguf", folder)
+    tower = path.with_name("mmproj-F32.gguf").rename(tmp_path / "tower.gguf")
+    assert inspect(path).vision.code == "no-mmproj" and inspect(path, vision=tower).vision is None
+    with open_engine(path, LoadOptions(vision=tower)) as engine:
+        assert relative(encoded(engine, PICTURES[0]), theirs(folder, PICTURES[0])) < 1e-4
+    other = write_tiny_vision_gguf(
+        tmp_path / "other", folder, changes={"clip.vision.projection_dim": 32}
+    ).with_name("mmproj-F32.gguf")
+    for wrong, words in ((other, "of another model"), (tmp_path / "gone.gguf", "gone.gguf")):
+        with open_engine(path, LoadOptions(vision=wrong)) as engine:
+            why = engine.description.vision
+            assert why is not None and why.code == "vision-unusable" and words in why.words
