@@ -176,6 +176,17 @@ class PromptPictures:
         """Id of the token that the template wrote for each picture."""
         return self._encoder.require_tower().placeholder_token
 
+    def whole_chunk_end(self, start: int, end: int) -> int:
+        """Move the end of a pass over tokens `start` to `end` out of a picture that is read whole.
+
+        It becomes the picture's first token, or the token behind it if the pass starts there.
+        """
+        if self._encoder.require_tower().reads_whole_pictures:
+            for placed in self._placed:
+                if placed.start < end < placed.end:
+                    return placed.start if placed.start > start else placed.end
+        return end
+
     def position_shift(self, length: int) -> int:
         """RoPE position of text after the first `length` tokens, less that number."""
         before = [placed for placed in self._placed if placed.end <= length]
@@ -216,6 +227,7 @@ class PromptPictures:
         """
         count = end - start
         places = np.tile(np.arange(start, end) + self.position_shift(start), (3, 1))
+        ends = np.arange(1, count + 1)
         parts: list[mx.array] = []
         done = 0
         is_picture = np.zeros(count, dtype=np.bool_)
@@ -229,7 +241,7 @@ class PromptPictures:
                 parts.append(_zero_rows(embeddings, first - start - done))
             parts.append(embeddings)
             done = last - start
-            is_picture[first - start : done] = True
+            is_picture[first - start : done], ends[first - start : done] = True, done
             places[:, first - start : done] = placed.first + placed.places[:, inside]
             places[:, done:] = np.arange(placed.end, end)[: count - done] + (
                 placed.next_position - placed.end
@@ -240,7 +252,9 @@ class PromptPictures:
             return None
         if done < count:
             parts.append(_zero_rows(parts[0], count - done))
-        return PictureRows(mx.array(is_picture), mx.concatenate(parts, axis=1), places)
+        is_like_text = np.array_equal(places, np.tile(np.arange(start, end), (3, 1)))
+        shown = None if is_like_text else places
+        return PictureRows(mx.array(is_picture), mx.concatenate(parts, axis=1), shown, ends)
 
 
 def _zero_rows(template_rows: mx.array, rows: int) -> mx.array:

@@ -125,8 +125,7 @@ class ChatPrompts:
         said = [m for m in before if m.role != "assistant" or m.text or m.thinking or m.calls]
         read = [*system, *said, last]
         pictures = [picture for message in read for picture in message.images]
-        if pictures:
-            self._parts.pictures.require_tower()
+        tower = self._parts.pictures.require_tower() if pictures else None
         chat = tokenize_chat(
             self._parts.template,
             self._parts.tokenizer,
@@ -135,6 +134,7 @@ class ChatPrompts:
             arguments=self._settings.template_arguments,
             continue_last=continues,
             tools=self._settings.tools,
+            replaced={} if tower is None else tower.prompt_texts,
         )
         if not pictures:
             return RenderedChat(chat.tokens, chat.thinking_open)
@@ -204,7 +204,7 @@ def prefill(
     tokens, and on a long way to them. MTP heads read at the first two of these, and only tokens
     near before them: hidden states of all other tokens are not computed. Heads read nothing before
     the end of the last picture, which they could not see. Chunks are the same with and without
-    heads.
+    heads, and longer or shorter where they would cut a picture that is read whole.
     """
     tokens, pictures = prompt.tokens, prompt.pictures
     seen = 0 if pictures is None else pictures.end_index
@@ -231,6 +231,7 @@ def prefill(
         stops = [place for place in (*marks, *near, seen, last) if place > start]
         end = min(start + chunk, *stops)
         if pictures is not None:
+            end = pictures.whole_chunk_end(start, end)
             for encoded in pictures.encode(start, end):
                 yield PromptProgress(start, len(tokens), reused, 0, encoded.done, encoded.total)
                 if stopped():

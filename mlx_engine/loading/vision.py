@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mlx_engine.hub.weight_files import is_tower_of_other
 from mlx_engine.loading.folder import ModelFiles, read_json_object
-from mlx_engine.loading.gguf.vision import read_gguf_tower
+from mlx_engine.loading.gguf.vision import TowerKind, read_gguf_tower
 from mlx_engine.loading.safetensors import TensorInfo
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.values.errors import BadModelFile, EngineError, Reason, UnsupportedModel
@@ -20,13 +21,53 @@ if TYPE_CHECKING:
     import mlx.core as mx
 
     from mlx_engine.models.vision.contract import VisionTower
+    from mlx_engine.models.weights import WeightTable
 
-_TYPES = ("qwen3_5", "qwen3_5_moe", "qwen3_8", "qwen3_8_moe")
-"""Values of model_type whose tower is that of models/vision/qwen3.py."""
 
-_TOWER = re.compile(r"(?:model\.)?(?:visual|vision_tower)\.(.+)")
-_KERNEL = "patch_embed.proj.weight"
-_PLACEHOLDER = "<|image_pad|>"
+class _TowerFamily(NamedTuple):
+    """How the files of models with one kind of tower, a file in models/vision/, name its parts.
+
+    tensors: pattern of tensor names in folders, with the tower's own name as its group. kernel: the
+    tower's name of the kernel that patches are multiplied by. placeholder: text of the token that
+    becomes a picture's.
+    """
+
+    kind: TowerKind
+    model_types: tuple[str, ...]
+    tensors: re.Pattern[str]
+    kernel: str
+    placeholder: str
+
+
+_FAMILIES = (
+    _TowerFamily(
+        "qwen3",
+        ("qwen3_5", "qwen3_5_moe", "qwen3_8", "qwen3_8_moe"),
+        re.compile(r"(?:model\.)?(?:visual|vision_tower)\.(.+)"),
+        "patch_embed.proj.weight",
+        "<|image_pad|>",
+    ),
+    _TowerFamily(
+        "gemma3",
+        ("gemma3", "gemma3_text"),
+        re.compile(
+            r"(?:model\.)?(?:vision_tower\.(?:vision_model\.)?|multi_modal_projector\.)"
+            r"(?!head\.|embeddings\.position_ids)(.+)"
+        ),
+        "embeddings.patch_embedding.weight",
+        "<image_soft_token>",
+    ),
+    _TowerFamily(
+        "gemma4",
+        ("gemma4", "gemma4_text"),
+        re.compile(r"(?:model\.)?(?:vision_tower\.|(?=embed_vision\.))(.+)"),
+        "patch_embedder.input_proj.weight",
+        "<|image|>",
+    ),
+)
+_BY_KIND = {family.kind: family for family in _FAMILIES}
+_TRANSPOSED = "mm_input_projection.weight"
+_BY_TYPE = {name: family for family in _FAMILIES for name in family.model_types}
 _MOST_PIXELS = 16777216
 """Of a picture as the tower of Qwen3.5 sees it, where its files say nothing of them."""
 
@@ -40,6 +81,7 @@ class VisionPart(NamedTuple):
     """
 
     why_not: Reason | None
+    kind: TowerKind = "qwen3"
     tensors: Mapping[str, TensorInfo] = {}
     config: Mapping[str, object] = {}
     processing: Mapping[str, object] = {}
@@ -52,18 +94,26 @@ def find_vision(
     files: ModelFiles, config: Mapping[str, object], skipped: Mapping[str, TensorInfo]
 ) -> VisionPart:
     """Find the vision tower among the tensors that text does not need. Raises no error."""
-    named = {name: found[1] for name in skipped if (found := _TOWER.fullmatch(name))}
-    if config.get("model_type") not in _TYPES or not isinstance(config.get("vision_config"), dict):
-        code = "vision-not-run" if "vision_config" in config or named else "no-vision"
+    family = _BY_TYPE.get(str(config.get("model_type")))
+    if family is None or not isinstance(config.get("vision_config"), dict):
+        has_tower = any(each.tensors.fullmatch(name) for each in _FAMILIES for name in skipped)
+        code = "vision-not-run" if "vision_config" in config or has_tower else "no-vision"
         return _no_vision(code)
+    named = {name: found[1] for name in skipped if (found := family.tensors.fullmatch(name))}
     if not named:
         return _no_vision("vision-missing")
     try:
         processing = _read_image_processing(files)
     except BadModelFile as error:
         return _unusable_vision(error)
-    tensors = {ours: skipped[name] for name, ours in named.items()}
-    return VisionPart(None, tensors, config, processing, str(files.root), frozenset(named))
+    tensors = {_tower_name(ours): skipped[name] for name, ours in named.items()}
+    origin, in_file = str(files.root), frozenset(named)
+    return VisionPart(None, family.kind, tensors, config, processing, origin, in_file)
+
+
+def _tower_name(name: str) -> str:
+    """Drop the wrapper of Gemma 4's clipped layers, name Gemma 3's projection like a matrix."""
+    return name.replace(".linear.", ".").replace("projection_weight", "projection.weight")
 
 
 def find_gguf_vision(
@@ -76,10 +126,11 @@ def find_gguf_vision(
 
     The first that fits counts; one with the model's name in its own comes first.
     """
-    if config.get("model_type") not in _TYPES:
-        return _no_vision("no-vision")
-    tokens = metadata.get("tokenizer.ggml.tokens")
-    if not isinstance(tokens, list) or _PLACEHOLDER not in tokens:
+    family, tokens = (
+        _BY_TYPE.get(str(config.get("model_type"))),
+        metadata.get("tokenizer.ggml.tokens"),
+    )
+    if family is None or not isinstance(tokens, list) or family.placeholder not in tokens:
         return _no_vision("no-vision")
     error: EngineError | None = None
 
@@ -94,13 +145,10 @@ def find_gguf_vision(
         except EngineError as damaged:
             error = damaged
             continue
-        if tower.config["out_hidden_size"] == config.get("hidden_size"):
-            whole = {
-                "vision_config": tower.config,
-                "image_token_id": tokens.index(_PLACEHOLDER),
-            }
+        if tower.kind == family.kind and tower.out_hidden == config.get("hidden_size"):
+            whole = {**tower.config, "image_token_id": tokens.index(family.placeholder)}
             identity = f"{path.name} {sum(part.file_nbytes for part in tower.tensors.values())}"
-            found = VisionPart(None, tower.tensors, whole, tower.processing, str(path))
+            found = VisionPart(None, tower.kind, tower.tensors, whole, tower.processing, str(path))
             return found._replace(identity=identity)
     if chosen_file is not None and error is None:
         error = BadModelFile("{path}: the picture part of another model.", path=chosen_file)
@@ -150,22 +198,31 @@ def picture_sizes(part: VisionPart, tower_bytes: int, element: int) -> PictureSi
     if part.why_not is not None:
         return None
     try:
-        fields = ConfigFields(part.config, part.origin).section("vision_config")
+        whole, process = (
+            ConfigFields(part_of, part.origin) for part_of in (part.config, part.processing)
+        )
+        fields = whole.section("vision_config")
         assert fields is not None, "a part with a tower has the tower's config"
-        process = ConfigFields(part.processing, part.origin)
-        size = process.section("size") or process
-        pixels = size.count("longest_edge", process.count("max_pixels", _MOST_PIXELS))
-        merge, patch = fields.count("spatial_merge_size", 2), fields.count("patch_size")
-        hidden = fields.count("hidden_size")
+        hidden, patch = fields.count("hidden_size"), fields.count("patch_size")
+        if part.kind == "qwen3":
+            merge, size = fields.count("spatial_merge_size", 2), process.section("size") or process
+            pixels = size.count("longest_edge", process.count("max_pixels", _MOST_PIXELS))
+            tokens = pixels // (patch * merge) ** 2
+        elif part.kind == "gemma3":
+            tokens = whole.count("mm_tokens_per_image", 256)
+            merge = fields.count("image_size") // (patch * math.isqrt(tokens))
+        else:
+            merge = fields.count("pooling_kernel_size", 3)
+            tokens = process.count("max_soft_tokens", 280)
         return PictureSizes(
             tower=tower_bytes,
             element=element,
             hidden=hidden,
             widest=max(3 * hidden, fields.count("intermediate_size")),
-            heads=fields.count("num_heads"),
+            heads=fields.count("num_heads" if part.kind == "qwen3" else "num_attention_heads"),
             patches=merge**2,
             patch_pixels=patch**2,
-            most_tokens=pixels // (patch * merge) ** 2,
+            most_tokens=tokens,
         )
     except BadModelFile:
         return None
@@ -198,41 +255,68 @@ def open_tower(part: VisionPart, hidden: int, half: mx.Dtype | None) -> LoadedTo
 
     from mlx_engine.loading.arrays import cast_floats
     from mlx_engine.loading.load_tensors import load_deferred
-    from mlx_engine.models.vision.qwen3 import Qwen3Tower, Qwen3VisionSpec
     from mlx_engine.models.weights import WeightTable
 
-    origin = part.origin
     try:
-        spec = Qwen3VisionSpec.read(part.config, part.processing, origin)
-        if spec.out_hidden != hidden:
-            raise BadModelFile(
-                "{origin}: the picture part makes {made} numbers of a token, the text part reads "
-                "{wanted}. They belong to different models.",
-                origin=origin,
-                made=spec.out_hidden,
-                wanted=hidden,
-            )
         half = half if half == mx.float32 else mx.bfloat16  # float16 may overflow in a tower
-        arrays = load_deferred(part.tensors, half)
-        if _KERNEL in arrays:
-            arrays[_KERNEL] = _patch_matrix(arrays[_KERNEL], arrays.pop(f"{_KERNEL}.1", None))
-        table = WeightTable(cast_floats(arrays, half), origin, compute_dtype=half)
-        tower = Qwen3Tower(spec, table, part.identity)
-        return LoadedTower(tower, None, table.taken_arrays, origin)
+        arrays = _arranged(load_deferred(part.tensors, half), _BY_KIND[part.kind].kernel)
+        table = WeightTable(cast_floats(arrays, half), part.origin, compute_dtype=half)
+        tower = _build_tower(part, hidden, table)
+        return LoadedTower(tower, None, table.taken_arrays, part.origin)
     except EngineError as error:
         return LoadedTower(None, _unusable_vision(error).why_not)
 
 
-def _patch_matrix(kernel: mx.array, second_kernel: mx.array | None) -> mx.array:
-    """Add up the kernels of both frames -> [H, 3 * patch^2].
+def _build_tower(part: VisionPart, hidden: int, table: WeightTable) -> VisionTower:
+    from mlx_engine.models.vision.gemma3 import Gemma3Tower, Gemma3VisionSpec
+    from mlx_engine.models.vision.gemma4 import Gemma4Tower, Gemma4VisionSpec
+    from mlx_engine.models.vision.qwen3 import Qwen3Tower, Qwen3VisionSpec
 
-    kernel: [H, 3, 2, patch, patch] as in Hugging Face's files, [H, 2, patch, patch, 3] in MLX's, or
-    one frame's [H, 3, patch, patch], beside `second_kernel`, in GGUF files.
+    config, processing, origin = part.config, part.processing, part.origin
+    if part.kind == "gemma3":
+        siglip = Gemma3VisionSpec.read(config, processing, hidden, origin)
+        return Gemma3Tower(siglip, table, part.identity)
+    if part.kind == "gemma4":
+        gemma = Gemma4VisionSpec.read(config, processing, hidden, origin)
+        return Gemma4Tower(gemma, table, part.identity)
+    qwen = Qwen3VisionSpec.read(config, processing, origin)
+    if qwen.out_hidden != hidden:
+        raise BadModelFile(
+            "{origin}: the picture part makes {made} numbers of a token, the text part reads "
+            "{wanted}. They belong to different models.",
+            origin=origin,
+            made=qwen.out_hidden,
+            wanted=hidden,
+        )
+    return Qwen3Tower(qwen, table, part.identity)
+
+
+def _arranged(arrays: Mapping[str, mx.array], kernel: str) -> dict[str, mx.array]:
+    """Arrange arrays as towers read them: kernels as matrices, limits as numbers.
+
+    Gemma 3's projection, stored [inputs, outputs], becomes a matrix of outputs.
+    """
+    made = {
+        name: array.reshape(()) if name.endswith(("_min", "_max")) and array.size == 1 else array
+        for name, array in arrays.items()
+    }
+    if kernel in made:
+        made[kernel] = _patch_matrix(made[kernel], made.pop(f"{kernel}.1", None))
+    if _TRANSPOSED in made:
+        made[_TRANSPOSED] = made[_TRANSPOSED].T
+    return made
+
+
+def _patch_matrix(kernel: mx.array, second_kernel: mx.array | None) -> mx.array:
+    """Arrange a kernel of patches as a matrix [H, patch^2 * 3], colours side by side.
+
+    kernel: [H, 3, patch, patch] or, in MLX's files, [H, patch, patch, 3]; of two frames, which are
+    added up, with a further axis before the patch's, or beside `second_kernel` in GGUF files.
     """
     if second_kernel is not None and second_kernel.shape == kernel.shape:
-        return (kernel + second_kernel).reshape(len(kernel), -1)
-    if kernel.ndim != 5:
+        kernel = kernel + second_kernel
+    if kernel.ndim < 4:
         return kernel
-    if kernel.shape[-1] == 3 and kernel.shape[1] != 3:
-        kernel = kernel.transpose(0, 4, 1, 2, 3)
-    return kernel.sum(axis=2).reshape(len(kernel), -1)
+    if kernel.shape[-1] != 3 or kernel.shape[1] == 3:
+        kernel = kernel.transpose(0, *range(2, kernel.ndim), 1)
+    return (kernel.sum(axis=1) if kernel.ndim == 5 else kernel).reshape(len(kernel), -1)

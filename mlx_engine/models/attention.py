@@ -31,6 +31,7 @@ from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import layer_specs
 from mlx_engine.models.indexer import Selection, build_indexer, score_tiles
 from mlx_engine.models.layers import Norm, Projections, ResidualLinear, RotaryEmbedding
+from mlx_engine.models.vision.contract import PictureRows
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
@@ -43,13 +44,14 @@ class Masks:
 
     is_long: the pass uses the second RoPE table, for prompts longer than the trained context.
     selected: tokens that the last indexer selected for the rows of each sequence, if any.
-    picture_positions: RoPE positions int [3, T] of rows with a picture's; None without pictures.
+    places: RoPE positions int [3, T] of the rows, None where they are numbered like text.
+    picture_ends: as PictureRows.ends, None without pictures.
     """
 
-    def __init__(
-        self, *, is_long: bool = False, picture_positions: NDArray[np.int64] | None = None
-    ) -> None:
-        self.is_long, self.places = is_long, picture_positions
+    def __init__(self, *, is_long: bool = False, pictures: PictureRows | None = None) -> None:
+        self.is_long = is_long
+        self.places = None if pictures is None else pictures.places
+        self.picture_ends = None if pictures is None else pictures.ends
         self.selected: list[mx.array | None] = []
         self._others: dict[Hashable, Any] = {}
         self._made: dict[tuple[int, int, int, RowCount | None], Mask] = {}
@@ -71,6 +73,22 @@ class Masks:
         if alike not in self._made:
             self._made[alike] = cache.make_mask(rows)
         return self._made[alike]
+
+    def whole_picture_mask(self, cache: KeyValueCache, ends: NDArray[np.int64]) -> Mask:
+        """Attention mask as `attention_mask`, where rows of a picture see later ones of it, too.
+
+        ends: `picture_ends`.
+        """
+
+        def make() -> Mask:
+            seen, rows = cache.make_mask(len(ends), return_array=True), np.arange(len(ends))
+            if not isinstance(seen, mx.array):
+                return seen
+            later = mx.array((rows > rows[:, None]) & (rows < ends[:, None]))
+            return seen | mx.pad(later, [(0, 0), (seen.shape[1] - len(ends), 0)])
+
+        window = cache.window if isinstance(cache, WindowCache) else 0
+        return self.remember(("whole pictures", window, cache.length), make)
 
     def visible_keys(
         self, cache: KeyValueCache, rows: int, block_choice: KeyBlocks
@@ -288,10 +306,13 @@ class Attention:
         """
         spec, rows = self._spec, queries.shape[2]
         served = None if self._served is None else self._served.row_counts(cache.row_bits)
+        ends = masks.picture_ends if spec.whole_pictures else None
+        if ends is not None:
+            mask = masks.whole_picture_mask(cache, ends)
+            return self._stock_attend(queries, keys_values, cache, mask, ends)
         if served is None or rows not in served:
-            return self._stock_attend(
-                queries, keys_values, cache, masks.attention_mask(cache, rows)
-            )
+            mask = masks.attention_mask(cache, rows)
+            return self._stock_attend(queries, keys_values, cache, mask, np.arange(1, rows + 1))
         form = named_cache_format(cache_format_name(cache.row_bits), spec.key_dim, spec.value_dim)
         cut = key_blocks(form, spec.key_dim, spec.value_dim, spec.heads // spec.kv_heads)
         return few_query_attention(
@@ -305,9 +326,17 @@ class Attention:
         )
 
     def _stock_attend(
-        self, queries: mx.array, keys_values: KeysValues | None, cache: KeyValueCache, mask: Mask
+        self,
+        queries: mx.array,
+        keys_values: KeysValues | None,
+        cache: KeyValueCache,
+        mask: Mask,
+        ends: NDArray[np.int64],
     ) -> mx.array:
-        """Attend by MLX, in slices of rows where all scores at once would be large."""
+        """Attend by MLX, in slices of rows where all scores at once would be large.
+
+        ends: number of the first row that each row does not see, int [T], never falling.
+        """
         cached = cache.keys_and_values() if keys_values is None else cache.write(*keys_values)
         _, heads, rows, _ = queries.shape
         length, cap, value_size = cached.keys.shape[2], self._spec.cap, cached.values.shape[-1]
@@ -318,7 +347,7 @@ class Attention:
             return self._stock.attention(queries, *cached, options)
         parts = []
         for part in tiles:
-            end = length - rows + part.stop  # keys behind these rows are left out
+            end = length - rows + int(ends[part.stop - 1])  # keys that none of them sees left out
             keys, values = (side[:, :, :end] for side in cached)
             seen = mask[part, :end] if isinstance(mask, mx.array) else mask
             part_options = options._replace(mask=seen)

@@ -160,7 +160,7 @@ class Decoder:
         x, masks = self._embedding(tokens), Masks(is_long=is_long)
         if pictures is not None:
             x = mx.where(pictures.is_picture[:, None], pictures.embeddings.astype(x.dtype), x)
-            masks = Masks(picture_positions=pictures.places)
+            masks = Masks(pictures=pictures)
         own = None
         if self.spec.streams_spec is not None:
             x, own = mx.tile(x, (1, 1, self.spec.streams_spec.count)), tokens
@@ -187,13 +187,14 @@ class Decoder:
         tokens: mx.array,
         caches: LayerCaches | ConversationCaches,
         layer_numbers: Sequence[int],
+        pictures: PictureRows | None = None,
     ) -> mx.array:
         """Run the decoder -> hidden states, keys and values of some layers, along the last axis.
 
-        layer_numbers: layers with keys and values of their own. Result [1, T, H + sum of widths]; a
-        layer's width holds its keys head by head, then its values.
+        layer_numbers: layers with keys and values of their own. pictures: as in `forward`. Result
+        [1, T, H + sum of widths]; a layer's width holds its keys head by head, then its values.
         """
-        hidden = self.forward(tokens, caches)
+        hidden = self.forward(tokens, caches, pictures=pictures)
         first = {layer.number: layer.caches.start for layer in self._layers}
         written = (
             run_each_conversation(caches.layers[first[n]], _written_keys_values, hidden)

@@ -191,7 +191,8 @@ class AttentionSpec:
     2309.17453). qkv_blocks: blocks of a fused qkv matrix, each with a share of the heads. values:
     projected, or the projected keys before their norm. value_norm: RMS norm of each head's values,
     without weights. kv_layer: earlier layer whose keys and values are used; None for own ones.
-    index: selects the tokens that a row attends to; None for all.
+    index: selects the tokens that a row attends to; None for all. whole_pictures: rows of a picture
+    attend to later rows of the same picture, too.
     """
 
     heads: int
@@ -214,6 +215,7 @@ class AttentionSpec:
     value_norm: bool = False
     kv_layer: int | None = None
     index: BlockIndexSpec | GroupIndexSpec | None = None
+    whole_pictures: bool = False
 
     prefix = "self_attn"
 

@@ -399,11 +399,13 @@ def tokenize_chat(
     arguments: Mapping[str, TemplateValue] = NO_ARGUMENTS,
     continue_last: bool = False,
     tools: Sequence[Tool] = (),
+    replaced: Mapping[str, str] = MappingProxyType({}),
 ) -> ChatPrompt:
     """Render and encode `messages`; raises what `ChatTemplate.render` and `Tokenizer.encode` raise.
 
     A control token spelled in a message is split in the middle and encoded as two texts, so the
-    model reads plain text. The template sees a private-use character at the split.
+    model reads plain text. The template sees a private-use character at the split. replaced: texts
+    with control tokens that the template writes -> what is encoded in their place.
     """
     controls = tokenizer.control_ids(template.source)
     mark = unused_character([template.source, *_message_texts(messages)])
@@ -429,6 +431,8 @@ def tokenize_chat(
         continue_last=continue_last,
         tools=tools,
     )
+    for written, encoded in replaced.items():
+        rendered = rendered.replace(written, encoded)
     parts = rendered.split(mark)
     text = "".join(parts)
     continues_thinking = continue_last and bool(messages[-1].thinking) and not messages[-1].text

@@ -69,6 +69,20 @@ def write_pair(folder: Path, *, shared: int = 3, ordered: bool = True, old: bool
         final_logit_softcapping=20.0,
         attn_implementation="eager",
     )
+    torch.manual_seed(5)
+    model = _drawn(hf.Gemma4ForCausalLM(target))
+    drafter = draw_assistant(HIDDEN, ordered=ordered)
+    made = Pair(folder / "t", folder / "d", model, drafter)
+    for place, one in ((made.target, model), (made.assistant, drafter)):
+        one.save_pretrained(place)
+        if old:
+            _as_published_at_first(place)
+    make_tiny_tokenizer(made.target, VOCABULARY)
+    return made
+
+
+def draw_assistant(hidden: int, *, ordered: bool) -> hf.PreTrainedModel:
+    """A random assistant of a target with hidden states of this size."""
     text = AllShared(
         **_TEXT,
         hidden_size=48,
@@ -80,20 +94,12 @@ def write_pair(folder: Path, *, shared: int = 3, ordered: bool = True, old: bool
         attn_implementation="eager",
     )
     config = hf.Gemma4AssistantConfig(
-        text_config=text, backbone_hidden_size=HIDDEN, **(CLUSTERS if ordered else {})
+        text_config=text, backbone_hidden_size=hidden, **(CLUSTERS if ordered else {})
     )
-    torch.manual_seed(5)
-    model = _drawn(hf.Gemma4ForCausalLM(target))
     drafter = _drawn(hf.Gemma4AssistantForCausalLM(config))
     if ordered:
         drafter.masked_embedding.token_ordering.copy_(torch.randperm(VOCABULARY))
-    made = Pair(folder / "t", folder / "d", model, drafter)
-    for place, one in ((made.target, model), (made.assistant, drafter)):
-        one.save_pretrained(place)
-        if old:
-            _as_published_at_first(place)
-    make_tiny_tokenizer(made.target, VOCABULARY)
-    return made
+    return drafter
 
 
 def change_tensors(folder: Path, **changes: torch.Tensor | None) -> None:

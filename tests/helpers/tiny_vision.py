@@ -21,6 +21,10 @@ from tiny_gguf import tokenizer_metadata, write_tiny_gguf
 from tiny_qwen3_5 import write_tiny_qwen3_5
 from tiny_tokenizer import make_tiny_tokenizer
 
+from mlx_engine.decoding.prompt import EMPTY_ANSWER, ChatPrompts, Prompt
+from mlx_engine.decoding.state import text_only_ids
+from mlx_engine.engine import Engine
+from mlx_engine.values.conversation import Message
 from mlx_engine.values.picture import Picture
 
 VISION = {
@@ -180,3 +184,38 @@ def reference_logits(
             input_ids=tokens, mm_token_type_ids=(tokens == PLACEHOLDER).int(), **inputs
         )
     return out.logits[0].numpy()
+
+
+def encoded(engine: Engine, each: Picture) -> NDArray[np.float32]:
+    """Our embeddings [tokens, H] of a picture."""
+    *_, last = engine.parts.pictures.encode(each)
+    assert last.embeddings is not None
+    return np.array(last.embeddings[0])
+
+
+def logits(engine: Engine, prompt: Prompt, chunk: int) -> NDArray[np.float32]:
+    """Our logits [T, V] of a prompt in chunks, longer or shorter where pictures are read whole."""
+    model, made = engine.parts.model, []
+    caches, pictures = model.make_caches(), prompt.pictures
+    assert pictures is not None
+    start = end = 0
+    while end < len(prompt.ids):
+        start, end = end, pictures.whole_chunk_end(end, min(end + chunk, len(prompt.ids)))
+        list(pictures.encode(start, end))
+        rows, tokens = (
+            pictures.embeddings(start, end),
+            mx.array([text_only_ids(prompt.ids[start:end])]),
+        )
+        if rows is None:  # text behind a picture
+            for cache in caches.layers:
+                if hasattr(cache, "shift"):
+                    cache.shift = pictures.position_shift(start)
+        made.append(model.logits(model.forward(tokens, caches, rows))[0])
+        caches.commit(end - start)
+    return np.array(mx.concatenate(made))
+
+
+def prompt_of(engine: Engine, messages: list[Message]) -> Prompt:
+    """The prompt of a chat."""
+    settings = engine.session()._settings
+    return ChatPrompts(engine.parts, settings).make_prompt(messages, EMPTY_ANSWER)

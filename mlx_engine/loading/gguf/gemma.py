@@ -126,6 +126,7 @@ class Gemma4Gguf(Gemma3Gguf):
             "layer_types": kinds,
             "sliding_window": metadata.count("attention.sliding_window"),
             "hidden_size_per_layer_input": width,
+            "use_bidirectional_attention": None if width else "vision",  # not in the file
             "final_logit_softcapping": metadata.number("final_logit_softcapping", 0.0) or None,
             "enable_moe_block": self._any_layer_has("ffn_gate_inp.weight"),
         }

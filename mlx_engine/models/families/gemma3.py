@@ -33,7 +33,7 @@ class Gemma3(NativeFamily):
     }
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        full = replace(_attention_spec(fields), qk_norm="head")
+        full = replace(_attention_spec(fields), qk_norm="head", whole_pictures=True)
         base = fields.number("rope_local_base_freq", 10000.0)
         local = local_rope(fields, full.key_dim, base)
         return _gemma_model(fields, full, replace(full, rope=local), logit_cap(fields))

@@ -137,6 +137,7 @@ def _attention_spec(
         values="keys" if shares else "projected",
         value_norm=True,
         kv_layer=kv_layer,
+        whole_pictures=fields.has("use_bidirectional_attention") and kind == SLIDING,
     )
 
 

@@ -1,8 +1,8 @@
 """Vision towers: pictures -> rows that stand for tokens in a prompt of the language model.
 
 A tower is one file: a spec that is read from `vision_config` and preprocessor_config.json, with the
-shapes of all weights, and a class that implements contract.Tower. loading/vision.py lists the types
-of models that have it, and how their files name its tensors. Tests compare pixels, embeddings and
-logits with transformers on a tiny random model (tests/helpers/tiny_vision.py). One tower is there:
-that of Qwen3.5, 3.6 and 3.8 (`qwen3_5`, `qwen3_8`, ..._moe).
+shapes of all weights, and a class that implements contract.VisionTower. loading/vision.py lists the
+types of models that have it, and how their files name its tensors. Tests compare pixels, embeddings
+and logits with transformers on tiny random models (tests/helpers/tiny_vision.py and the like).
+Towers: Qwen3.5, 3.6 and 3.8 (qwen3.py), Gemma 3 (gemma3.py), Gemma 4 but for the 12B (gemma4.py).
 """

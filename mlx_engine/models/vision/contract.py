@@ -1,6 +1,6 @@
 """Protocol of vision towers, and what a forward pass over a prompt with pictures needs of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 import mlx.core as mx
@@ -26,12 +26,15 @@ class PictureRows(NamedTuple):
     """What a forward pass over T tokens needs where a prompt has pictures.
 
     is_picture: bool [T]. embeddings: [1, T, H], what the decoder reads in rows of pictures. places:
-    RoPE positions of all rows by time, height and width, int [3, T].
+    RoPE positions of all rows by time, height and width, int [3, T]; None where they are numbered
+    like text. ends: for each row of a picture the number of the row behind the picture's last, for
+    each row of text the number of the next row, int [T].
     """
 
     is_picture: mx.array
     embeddings: mx.array
-    places: NDArray[np.int64]
+    places: NDArray[np.int64] | None
+    ends: NDArray[np.int64]
 
 
 class VisionTower(Protocol):
@@ -39,7 +42,15 @@ class VisionTower(Protocol):
 
     @property
     def placeholder_token(self) -> int:
-        """Id of the token that chat templates write where a picture belongs."""
+        """Id of the token that stands where a picture belongs, and becomes all of its tokens."""
+
+    @property
+    def prompt_texts(self) -> Mapping[str, str]:
+        """What chat templates write for a picture -> what the prompt has there instead."""
+
+    @property
+    def reads_whole_pictures(self) -> bool:
+        """Whether the language model must read all rows of a picture in one pass."""
 
     @property
     def weights_identity(self) -> str:

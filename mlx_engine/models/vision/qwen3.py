@@ -12,21 +12,22 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from metal_kernels.stock import (
-    AttentionOptions,
-    computes_on_gpu,
-    has_fused_attention,
-    row_tiles,
-)
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.layers import Embedding, Linear, Norm, Rotation, activation
 from mlx_engine.models.vision.contract import TokenGrid
+from mlx_engine.models.vision.patches import (
+    PatchCut,
+    attend_to_all,
+    layer_norm_shapes,
+    linear_shapes,
+)
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import BadPicture, UnsupportedModel
 from mlx_engine.values.picture import Picture
@@ -34,15 +35,15 @@ from mlx_engine.values.picture import Picture
 _EPS = 1e-6
 _MOST_PROPORTION = 200
 _ROPE_BASE = 10000.0
+_BICUBIC = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Qwen3VisionSpec:
     """Sizes of a tower, from `vision_config`, and its picture processing.
 
-    patch: side of a patch in pixels. merge: patches of a token along each side. side: of the square
-    table of learned positions. least_pixels, most_pixels: of a resized picture. mean, deviation: of
-    each colour, by which pixels from 0 to 1 are normalised.
+    cut: how a resized picture is cut to patches. side: of the square table of learned positions.
+    least_pixels, most_pixels: of a resized picture.
     """
 
     placeholder_token: int
@@ -50,15 +51,12 @@ class Qwen3VisionSpec:
     hidden: int
     intermediate: int
     heads: int
-    patch: int
-    merge: int
+    cut: PatchCut
     side: int
     out_hidden: int
     activation: str
     least_pixels: int
     most_pixels: int
-    mean: tuple[float, ...]
-    deviation: tuple[float, ...]
 
     @staticmethod
     def read(
@@ -89,42 +87,41 @@ class Qwen3VisionSpec:
             hidden=hidden,
             intermediate=fields.count("intermediate_size"),
             heads=heads,
-            patch=fields.count("patch_size"),
-            merge=fields.count("spatial_merge_size", 2),
+            cut=PatchCut.read(
+                fields.count("patch_size"), fields.count("spatial_merge_size", 2), process, _BICUBIC
+            ),
             side=math.isqrt(fields.count("num_position_embeddings")),
             out_hidden=fields.count("out_hidden_size"),
             activation=fields.string("hidden_act", "gelu_pytorch_tanh"),
             least_pixels=size.count("shortest_edge", process.count("min_pixels", 65536)),
             most_pixels=size.count("longest_edge", process.count("max_pixels", 16777216)),
-            mean=process.numbers("image_mean") or (0.5,) * 3,
-            deviation=process.numbers("image_std") or (0.5,) * 3,
         )
 
     @property
     def tensors(self) -> dict[str, Shape]:
         """Shapes of all weights; the patch kernel as a matrix, its two frames added up."""
-        hidden, joined = self.hidden, self.hidden * self.merge**2
+        hidden, joined = self.hidden, self.hidden * self.cut.merge**2
         shapes: dict[str, Shape] = {
-            **_linear_shapes("patch_embed.proj", 3 * self.patch**2, hidden),
+            **linear_shapes("patch_embed.proj", 3 * self.cut.side**2, hidden),
             "pos_embed.weight": (self.side**2, hidden),
-            **_layer_norm_shapes("merger.norm", hidden),
-            **_linear_shapes("merger.linear_fc1", joined, joined),
-            **_linear_shapes("merger.linear_fc2", joined, self.out_hidden),
+            **layer_norm_shapes("merger.norm", hidden),
+            **linear_shapes("merger.linear_fc1", joined, joined),
+            **linear_shapes("merger.linear_fc2", joined, self.out_hidden),
         }
         for number in range(self.depth):
             block = f"blocks.{number}"
-            shapes |= _layer_norm_shapes(f"{block}.norm1", hidden) | _layer_norm_shapes(
+            shapes |= layer_norm_shapes(f"{block}.norm1", hidden) | layer_norm_shapes(
                 f"{block}.norm2", hidden
             )
-            shapes |= _linear_shapes(f"{block}.attn.qkv", hidden, 3 * hidden)
-            shapes |= _linear_shapes(f"{block}.attn.proj", hidden, hidden)
-            shapes |= _linear_shapes(f"{block}.mlp.linear_fc1", hidden, self.intermediate)
-            shapes |= _linear_shapes(f"{block}.mlp.linear_fc2", self.intermediate, hidden)
+            shapes |= linear_shapes(f"{block}.attn.qkv", hidden, 3 * hidden)
+            shapes |= linear_shapes(f"{block}.attn.proj", hidden, hidden)
+            shapes |= linear_shapes(f"{block}.mlp.linear_fc1", hidden, self.intermediate)
+            shapes |= linear_shapes(f"{block}.mlp.linear_fc2", self.intermediate, hidden)
         return shapes
 
     def token_grid(self, picture: Picture) -> TokenGrid:
         """Compute the grid of a picture's tokens, as Qwen's `smart_resize`. Raises BadPicture."""
-        height, width, token = picture.height, picture.width, self.patch * self.merge
+        height, width, token = picture.height, picture.width, self.cut.side * self.cut.merge
         if max(height, width) > _MOST_PROPORTION * min(height, width):
             raise BadPicture(
                 "A picture of {width} x {height} pixels is too long for this model: cut it so "
@@ -143,24 +140,12 @@ class Qwen3VisionSpec:
             rows, columns = (math.ceil(side * grow / token) for side in (height, width))
         return TokenGrid(rows, columns)
 
-    def cut_patches(self, picture: Picture, grid: TokenGrid) -> NDArray[np.float32]:
-        """Resize, normalise and cut a picture -> patches [N, 3 * patch^2], token by token."""
-        from PIL import Image
-
-        patch, merge, (rows, columns) = self.patch, self.merge, grid
-        size = columns * merge * patch, rows * merge * patch
-        image = picture.decode().resize(size, Image.Resampling.BICUBIC)
-        pixels = np.array(image, dtype=np.float32)
-        pixels *= np.float32(1 / 255)
-        pixels -= np.array(self.mean, np.float32)
-        pixels /= np.array(self.deviation, np.float32)
-        cut = pixels.reshape(rows, merge, patch, columns, merge, patch, 3)
-        patches: NDArray[np.float32] = cut.transpose(0, 3, 1, 4, 6, 2, 5)
-        return patches.reshape(-1, 3 * patch**2)
-
 
 class Qwen3Tower:
-    """A vision tower built from its spec and weights; implements contract.Tower."""
+    """A vision tower built from its spec and weights; implements contract.VisionTower."""
+
+    prompt_texts: Mapping[str, str] = MappingProxyType({})
+    reads_whole_pictures = False
 
     def __init__(self, spec: Qwen3VisionSpec, table: WeightTable, identity: str = "") -> None:
         """Build the tower. Raises BadModelFile for weights missing, misshapen or left over."""
@@ -194,8 +179,8 @@ class Qwen3Tower:
         """Encode a picture layer by layer; the last array is its embeddings [1, tokens, H]."""
         spec, grid = self._spec, self.token_grid(picture)
         dtype = self._patches.matrix.dtype
-        x = self._patches(mx.array(spec.cut_patches(picture, grid))[None].astype(dtype))
-        row, column = _patch_positions(grid, spec.merge)
+        x = self._patches(mx.array(spec.cut.patches(picture, grid))[None].astype(dtype))
+        row, column = spec.cut.positions(grid)
         x = x + self._learned_positions(row, column, grid).astype(dtype)
         rotation = _rotation(row, column, spec.hidden // spec.heads)
         for block in self._blocks:
@@ -212,8 +197,8 @@ class Qwen3Tower:
     ) -> mx.array:
         """Interpolate the table of learned positions at all patches -> float32 [1, N, H]."""
         spec = self._spec
-        down, low, high = _bilinear_neighbours(row, grid.rows * spec.merge, spec.side)
-        right, left, far = _bilinear_neighbours(column, grid.columns * spec.merge, spec.side)
+        down, low, high = _bilinear_neighbours(row, grid.rows * spec.cut.merge, spec.side)
+        right, left, far = _bilinear_neighbours(column, grid.columns * spec.cut.merge, spec.side)
         corners = (
             (low, left, (1 - down) * (1 - right)),
             (low, far, (1 - down) * right),
@@ -247,33 +232,10 @@ class _Block:
         return x + self._down(self._activate(self._up(self._norm2(x))))
 
     def _attend(self, x: mx.array, rotation: Rotation) -> mx.array:
-        """Attention without a mask, in slices of rows where all scores at once would be large."""
         rows = x.shape[1]
         parts = self._inputs(x).reshape(1, rows, 3, self._heads, -1).transpose(2, 0, 3, 1, 4)
         queries, keys, values = rotation(parts[0]), rotation(parts[1]), parts[2]
-        shapes = queries.shape, keys.shape, values.shape[-1]
-        is_fused = computes_on_gpu() and has_fused_attention(*shapes)
-        each_row = self._heads * rows * x.dtype.size
-        slices = [slice(0, rows)] if is_fused else row_tiles(rows, each_row)
-        options = AttentionOptions(queries.shape[-1] ** -0.5, None)
-        made = [self._stock.attention(queries[:, :, s], keys, values, options) for s in slices]
-        return mx.concatenate(made, axis=2).transpose(0, 2, 1, 3).reshape(1, rows, -1)
-
-
-def _linear_shapes(name: str, inputs: int, outputs: int) -> dict[str, Shape]:
-    return {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
-
-
-def _layer_norm_shapes(name: str, size: int) -> dict[str, Shape]:
-    return {f"{name}.weight": (size,), f"{name}.bias": (size,)}
-
-
-def _patch_positions(
-    grid: TokenGrid, merge_size: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row and column of each patch, token by token."""
-    axes = np.indices((grid.rows, grid.columns, merge_size, merge_size)).reshape(4, -1)
-    return axes[0] * merge_size + axes[2], axes[1] * merge_size + axes[3]
+        return attend_to_all(queries, keys, values, queries.shape[-1] ** -0.5, self._stock)
 
 
 def _bilinear_neighbours(

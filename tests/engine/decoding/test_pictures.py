@@ -1,6 +1,7 @@
 """Chats with pictures: same words with drafts, nothing read twice, clear errors before a change."""
 
 import gc
+from dataclasses import replace
 from pathlib import Path
 
 import mlx.core as mx
@@ -9,6 +10,8 @@ import pytest
 from session_runs import listen, tiny_folder
 from tiny_dflash import TinyDFlash, write_tiny_dflash
 from tiny_eagle3 import TinyEagle, write_tiny_eagle
+from tiny_gemma4 import draw_assistant
+from tiny_gemma_vision import write_gemma
 from tiny_vision import PLACEHOLDER, picture, reference_logits, write_tiny_vision
 
 from mlx_engine import inspect
@@ -71,6 +74,44 @@ def test_same_words_with_draft_models(engine: Engine, folder: Path, tmp_path: Pa
     for name, place in made.items():
         with open_engine(folder, LoadOptions(draft_model=place)) as other:
             assert tokens_of(other, DraftOptions(depth=2, source="model")) == wanted, name
+
+
+def test_same_words_of_gemmas(tmp_path: Path) -> None:
+    """With an assistant and with a small model, and in whatever chunks the prompt is read."""
+    target = write_gemma(tmp_path / "gemma4", "gemma4")
+    draw_assistant(32, ordered=True).save_pretrained(tmp_path / "assistant")
+    small = write_gemma(tmp_path / "gemma3", "gemma3")
+    for place, drafter in ((target, tmp_path / "assistant"), (small, small)):
+        with open_engine(place, LoadOptions(draft_model=drafter)) as engine:
+            wanted = tokens_of(engine, DraftOptions(source="none"))
+            engine._parts = replace(engine.parts, chunk=13)
+            assert tokens_of(engine, DraftOptions(depth=2, source="model")) == wanted, place
+
+
+def test_gemmas_read_a_picture_once(tmp_path: Path) -> None:
+    """Rows of a picture see all of it, so none is read without the others."""
+    folder = write_gemma(tmp_path / "m", "gemma3")
+    options = LoadOptions(prompt_files=tmp_path / "files")
+    limits = GenerationOptions(max_tokens=3, ignore_eos=True)
+    with open_engine(folder, options) as engine:
+        engine._parts = replace(engine.parts, chunk=16)
+        session = engine.session(generation=limits, name="chat")
+        list(session.send("Hello there, how are you today?", images=[FIRST, SECOND]))
+        read = len(session._sequence.tokens)
+        list(session.send("and this?"))
+        assert session.stats.reused_tokens > read - 12
+        other = engine.session(generation=limits)
+        list(other.send("Hello there, how are you today?", images=[FIRST, OTHER]))
+        assert engine.parts.pictures.encoded == 3
+        assert other.stats.reused_tokens < read / 2
+        messages = session.messages
+        engine.parts.prompts.save_prompts()
+    with open_engine(folder, options) as engine:
+        session = engine.session(generation=limits, name="chat")
+        session.load_messages(messages)
+        list(session.send("once more"))
+        assert engine.parts.pictures.encoded == 0
+        assert session.stats.reused_tokens > read - 12
 
 
 def test_decoded_rows_equal_transformers(engine: Engine, folder: Path) -> None:

@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 from tiny_vision import (
     PROCESSING,
     VISION,
+    encoded,
+    logits,
     picture,
+    prompt_of,
     reference,
     reference_logits,
     write_tiny_vision,
@@ -23,9 +26,7 @@ from tiny_vision import (
 )
 
 from mlx_engine import inspect
-from mlx_engine.decoding.prompt import EMPTY_ANSWER, ChatPrompts, Prompt
-from mlx_engine.decoding.state import text_only_ids
-from mlx_engine.engine import Engine, open_engine
+from mlx_engine.engine import open_engine
 from mlx_engine.hub.client import Hub
 from mlx_engine.loading.find import HubAccess
 from mlx_engine.models.vision.qwen3 import Qwen3Tower, Qwen3VisionSpec
@@ -51,42 +52,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_vision(tmp_path_factory.mktemp("seeing") / "m")
 
 
-def encoded(engine: Engine, each: Picture) -> NDArray[np.float32]:
-    *_, last = engine.parts.pictures.encode(each)
-    assert last.embeddings is not None
-    return np.array(last.embeddings[0])
-
-
 def theirs(folder: Path, each: Picture) -> NDArray[np.float32]:
     inputs = hf.Qwen2VLImageProcessorPil(**PROCESSING)([each.decode()], return_tensors="pt")
     with torch.no_grad():
         seen = reference(folder).model.visual(inputs.pixel_values, inputs.image_grid_thw)
     return seen.pooler_output.numpy()
-
-
-def logits(engine: Engine, prompt: Prompt, chunk: int) -> NDArray[np.float32]:
-    model, made = engine.parts.model, []
-    caches, pictures = model.make_caches(), prompt.pictures
-    assert pictures is not None
-    for start in range(0, len(prompt.ids), chunk):
-        end = min(start + chunk, len(prompt.ids))
-        list(pictures.encode(start, end))
-        rows, tokens = (
-            pictures.embeddings(start, end),
-            mx.array([text_only_ids(prompt.ids[start:end])]),
-        )
-        if rows is None:  # text behind a picture
-            for cache in caches.layers:
-                if hasattr(cache, "shift"):
-                    cache.shift = pictures.position_shift(start)
-        made.append(model.logits(model.forward(tokens, caches, rows))[0])
-        caches.commit(end - start)
-    return np.array(mx.concatenate(made))
-
-
-def prompt_of(engine: Engine, messages: list[Message]) -> Prompt:
-    settings = engine.session()._settings
-    return ChatPrompts(engine.parts, settings).make_prompt(messages, EMPTY_ANSWER)
 
 
 def test_pixels_and_tokens_equal_transformers() -> None:
@@ -98,7 +68,7 @@ def test_pixels_and_tokens_equal_transformers() -> None:
         assert [1, 2 * grid.rows, 2 * grid.columns] == wanted.image_grid_thw[0].tolist()
         pixels = wanted.pixel_values.reshape(-1, 3, 2, 16)
         assert np.array_equal(pixels[:, :, 0], pixels[:, :, 1])
-        ours = spec.cut_patches(each, grid).reshape(-1, 3, 16)
+        ours = spec.cut.patches(each, grid).reshape(-1, 16, 3).swapaxes(1, 2)
         assert np.abs(ours - pixels[:, :, 0]).max() < 1e-5
     with pytest.raises(BadPicture, match="too long"):
         spec.token_grid(read_picture(picture(0, 201, 1)))
