@@ -409,7 +409,9 @@ class StreamsMtpInput:
         self._embedding_norm = Norm.read(part, "enorm", eps)
         self._norm = Norm.read(part, "hnorm", eps)
         self._embedding = Linear.read(part, "join")
-        self._streams = Linear.read(part, "join_streams")
+        self._streams = None
+        if "join_streams.weight" in part:
+            self._streams = Linear.read(part, "join_streams")
 
     def __call__(self, embedded: mx.array, streams: mx.array) -> mx.array:
         """Join embeddings [1, T, H] with residual streams [1, T, S * H] -> [1, T, S * H]."""
@@ -417,5 +419,9 @@ class StreamsMtpInput:
         is_whole = self._norm.weight.size == streams.shape[-1]
         normed = self._norm(streams if is_whole else streams.reshape(split_shape))
         split = normed.reshape(split_shape)
-        added = self._embedding(self._embedding_norm(embedded))[..., None, :]
+        normed = self._embedding_norm(embedded)
+        if self._streams is None:  # both products in one
+            both = [mx.broadcast_to(normed[..., None, :], split_shape), split]
+            return self._embedding(mx.concatenate(both, axis=-1)).reshape(streams.shape)
+        added = self._embedding(normed)[..., None, :]
         return (added + self._streams(split)).reshape(streams.shape)

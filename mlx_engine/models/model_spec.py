@@ -302,7 +302,8 @@ class ModelSpec:
             made[f"{name}enorm.weight"], made[f"{name}hnorm.weight"] = (hidden,), (hidden,)
             if block.streams is not None:
                 names = (f"{name}join.weight", f"{name}join_streams.weight")
-                made |= dict.fromkeys(names, (hidden, hidden))
+                if names[1] in stored_names or names[0] not in stored_names:
+                    made |= dict.fromkeys(names, (hidden, hidden))
                 if isinstance(block.streams, StreamsSpec):
                     made[f"{name}hnorm.weight"] = (self.width,)
             if self.heads.norm == "own":

@@ -112,9 +112,9 @@ class WeightTable:
         return array
 
     def take_integers(self, name: str, shape: Shape) -> mx.array:
-        """Take an array of integers, as int32; BadModelFile if missing, misshapen or of floats."""
+        """Take an array of integers, as int32; BadModelFile if missing or misshapen."""
         array = self._remove(name)
-        if array.shape != shape or not mx.issubdtype(array.dtype, mx.integer):
+        if array.shape != shape:
             raise tensor_misshapen(self.origin, name, array.shape, shape)
         array = array.astype(mx.int32)
         self.add_taken_arrays([array])

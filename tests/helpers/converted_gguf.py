@@ -77,6 +77,7 @@ ARCHITECTURES = {
     "deepseek_v32": "deepseek32",
     "glm_moe_dsa": "glm-dsa",
     "hy_v4": "hyv4",
+    "deepseek_v4": "deepseek4",
     "mimo_v2_flash": "mimo2",
     "step3p5": "step35",
 }
@@ -145,6 +146,9 @@ class Storage(NamedTuple):
 
     def tensor(self, name: str, value: Floats) -> RawTensor:
         """A vector or a bias is stored in float32."""
+        if name.endswith("tid2eid.weight"):
+            ids = value.astype("<i4")
+            return RawTensor(name, gguf.GGMLQuantizationType.I32.value, ids.shape, ids.tobytes())
         kind = self.type_of(name) if value.ndim > 1 and not name.endswith(".bias") else None
         return tensor(name, value, kind, unpacked=self.unpacked)
 
@@ -178,20 +182,23 @@ def convert(
         config |= config["text_config"] | {"model_type": config["model_type"]}
         first = config["num_hidden_layers"]
         raw = {one.name: one.value for pair in raw.items() for one in _of_minimax_m3(*pair)}
+    if config["model_type"] == "deepseek_v4":
+        raw = _of_deepseek4(raw, first, is_head=heads == "only")
     if config["model_type"] == "hy_v4":
         raw = {one.name: one.value for pair in raw.items() for one in _of_hy4(*pair)}
     tensors = [
         Tensor(_renamed(one.name, first), one.value)
         for one in _changed(raw, config, architecture, old_latents=old_latents)
     ]
-    blocks = 1 + max(int(found[1]) for one in tensors if (found := _layer(one.name)))
+    numbers = [found[1] for one in tensors if (found := _layer(one.name))]
+    blocks = 1 + max(map(int, numbers), default=first - 1 + (heads == "only"))
     is_bailing = architecture == "bailingmoe2"  # published joined, which the map knows alone
     is_alike = is_bailing or architecture in (
         "hy_v3",
         "bailingmoe3",
         "minimax-m3",
     )  # unknown to the package
-    known = "glm-dsa" if architecture in ("deepseek32", "hyv4") else architecture
+    known = "glm-dsa" if architecture in ("deepseek32", "hyv4", "deepseek4") else architecture
     names = gguf.get_tensor_name_map(_enum("glm4moe" if is_alike else known), blocks)
     named = {_mapped(one.name, names): one.value for one in tensors}
     if joined or is_bailing:
@@ -311,6 +318,73 @@ def _of_minimax_m3(name: str, value: Floats) -> list[Tensor]:
     within = re.sub(r"^self_attn\.index_", "indexer.", layer[2])
     within = re.sub(r"^\w+\.shared_experts\.(\w+)_proj", r"ffn_\1_shexp", within)
     return [Tensor(name if within == layer[2] else f"blk.{layer[1]}.{within}", value)]
+
+
+_OF_DEEPSEEK4 = {
+    "attn_norm.weight": "attn_norm",
+    "ffn_norm.weight": "ffn_norm",
+    "attn.attn_sink": "attn_sinks",
+    "attn.wq_a.weight": "attn_q_a",
+    "attn.wq_b.weight": "attn_q_b",
+    "attn.q_norm.weight": "attn_q_a_norm",
+    "attn.wkv.weight": "attn_kv",
+    "attn.kv_norm.weight": "attn_kv_a_norm",
+    "attn.wo_a.weight": "attn_output_a",
+    "attn.wo_b.weight": "attn_output_b",
+    "attn.indexer.wq_b.weight": "indexer.attn_q_b",
+    "attn.indexer.weights_proj.weight": "indexer.proj",
+    **{
+        f"attn.{theirs}compressor.{old}": f"{ours}_compressor_{new}"
+        for theirs, ours in (("", "attn"), ("indexer.", "indexer"))
+        for old, new in (
+            *(("wkv.weight", "kv"), ("wgate.weight", "gate")),
+            *(("ape", "ape"), ("norm.weight", "norm")),
+        )
+    },
+    "ffn.gate.weight": "ffn_gate_inp",
+    "ffn.gate.tid2eid": "ffn_gate_tid2eid",
+    **{
+        f"ffn.{old}.{part}.weight": f"ffn_{name}_{new}"
+        for old, new in (("shared_experts", "shexp"), ("experts", "exps"))
+        for part, name in (("w1", "gate"), ("w2", "down"), ("w3", "up"))
+    },
+    "eh_proj.weight": "nextn.eh_proj",
+    "enorm.weight": "nextn.enorm",
+    "hnorm.weight": "nextn.hnorm",
+}
+
+
+def _of_deepseek4(raw: Mapping[str, Floats], first: int, *, is_head: bool) -> dict[str, Floats]:
+    """DeepseekV4Model: a file of the trunk, or of the head with copies of what it shares."""
+    ends = {"embed.weight": "token_embd", "norm.weight": "output_norm", "head.weight": "output"}
+    made = {f"{ours}.weight": raw[name] for name, ours in ends.items()}
+    named: dict[str, Floats] = {}
+    for name, value in raw.items():
+        if is_head and (found := re.fullmatch(r"mtp\.\d+\.(.+)", name)):
+            end = found[1].startswith("hc_head")
+            named[found[1] if end else f"layers.{first}.{found[1]}"] = value
+        elif not is_head and not name.startswith("mtp."):
+            named[name] = value
+    if is_head:
+        sides = [named.pop(f"layers.{first}.{side}_proj.weight") for side in "eh"]
+        named[f"layers.{first}.eh_proj.weight"] = np.concatenate(sides, axis=1)
+        norm = named.pop(f"layers.{first}.norm.weight")
+        made[f"blk.{first}.nextn.shared_head_norm.weight"] = norm
+    experts: dict[str, dict[int, Floats]] = {}
+    for name, value in named.items():
+        if part := re.fullmatch(r"hc_head_(\w+)", name):
+            made[f"output_hc_{part[1]}.weight"] = value
+        elif found := re.fullmatch(r"(layers\.\d+\.ffn\.experts)\.(\d+)(\.w\d\.weight)", name):
+            experts.setdefault(f"{found[1]}{found[3]}", {})[int(found[2])] = value
+    stacks = {name: np.stack([each[n] for n in range(len(each))]) for name, each in experts.items()}
+    for name, value in (named | stacks).items():
+        layer = re.fullmatch(r"layers\.(\d+)\.(.+)", name)
+        if layer is None or re.search(r"\.experts\.\d", name):
+            continue
+        ours = _OF_DEEPSEEK4.get(layer[2], layer[2])  # those of connections are the same
+        is_bias = layer[2] == "ffn.gate.bias"
+        made[f"blk.{layer[1]}.{'exp_probs_b.bias' if is_bias else f'{ours}.weight'}"] = value
+    return made
 
 
 def _factors(config: Config) -> Iterator[Tensor]:
@@ -498,7 +572,7 @@ def _layer(name: str) -> re.Match[str] | None:
 
 
 def _mapped(name: str, names: gguf.TensorNameMap) -> str:
-    if name.startswith(("rope_f", "blk.", "output_hc_")):
+    if name.startswith(("rope_f", "blk.", "output", "token_embd")):
         return name
     found = _layer(name)
     if found and found[2] in _BEYOND_THE_MAP:

@@ -318,6 +318,35 @@ def _hy4(config: Config) -> dict[str, object]:
     }
 
 
+def _deepseek4(config: Config) -> dict[str, object]:
+    """DeepseekV4Model."""
+    layers = config["num_hidden_layers"]
+    ratios, limit = config["compress_ratios"], config["swiglu_limit"]
+    scaling = config.get("rope_scaling") or {}
+    return _rope({"rope_type": scaling.get("type"), **scaling}) | {
+        "rope.freq_base": config["rope_theta"],
+        "rope.dimension_count": config["qk_rope_head_dim"],
+        "expert_gating_func": 4,
+        "expert_weights_norm": True,
+        "expert_feed_forward_length": config["moe_intermediate_size"],
+        "swiglu_clamp_exp": np.full(layers, limit),
+        "swiglu_clamp_shexp": np.full(layers, limit),
+        "hash_layer_count": config["num_hash_layers"],
+        "attention.q_lora_rank": config["q_lora_rank"],
+        "attention.sliding_window": config["sliding_window"],
+        "attention.output_group_count": config["o_groups"],
+        "attention.output_lora_rank": config["o_lora_rank"],
+        "attention.compress_ratios": np.array(ratios, np.int32),
+        "attention.compress_rope_freq_base": config["compress_rope_theta"],
+        "attention.indexer.head_count": config["index_n_heads"],
+        "attention.indexer.key_length": config["index_head_dim"],
+        "attention.indexer.top_k": config["index_topk"],
+        "hyper_connection.count": config["hc_mult"],
+        "hyper_connection.sinkhorn_iterations": config["hc_sinkhorn_iters"],
+        "hyper_connection.epsilon": config["hc_eps"],
+    }
+
+
 def _kimi_linear(config: Config) -> dict[str, object]:
     """KimiLinearModel."""
     rank, rotated = config["kv_lora_rank"], config["qk_rope_head_dim"]
@@ -530,6 +559,7 @@ _OWN = {
     "deepseek32": _indexed,
     "glm-dsa": _indexed,
     "hyv4": _hy4,
+    "deepseek4": _deepseek4,
     "mimo2": _mimo2,
     "step35": _step35,
 }

@@ -144,6 +144,9 @@ def publish(folder: Path, seed: int = 0, *, head_number: int = 0, **changes: Any
     model, head = hf.DeepseekV4ForCausalLM(config).eval().float(), Head(of_head).eval().float()
     inner = model.model
     with torch.no_grad():
+        for part, value in head.named_parameters():
+            if value.ndim == 1 and "norm" not in part:
+                value.zero_()  # transformers fills such vectors of whole models alone
         for whole, sharpness in ((model, 2.0), (head, 1.0)):
             for part, value in [*whole.named_parameters(), *whole.named_buffers()]:
                 if part.endswith("tid2eid"):

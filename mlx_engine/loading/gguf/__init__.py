@@ -18,6 +18,7 @@ published names (part.py). Model families know nothing of GGUF.
 | deepseek32, glm-dsa | DeepSeek-V3.2, GLM-5 to 5.2 | inside |
 | bailingmoe3 | Ling 3.0 | inside |
 | hyv4, hy_v4 | Hy4 | |
+| deepseek4 | DeepSeek-V4 | in a file of its own |
 | kimi-linear | Kimi Linear | |
 | mimo2, step35 | MiMo-V2, Step-3.5 | three, inside |
 | llama | Llama, Mistral, Mixtral | |

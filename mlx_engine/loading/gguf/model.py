@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mlx_engine.loading.gguf import gemma, hybrid, llama, nextn, qwen, standard
+from mlx_engine.loading.gguf import deepseek4, gemma, hybrid, llama, nextn, qwen, standard
 from mlx_engine.loading.gguf.architecture import Architecture
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
 from mlx_engine.loading.gguf.metadata import GgufMetadata
@@ -72,6 +72,7 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "deepseek32": partial(nextn.Deepseek32Gguf, model_type="deepseek_v32"),
     "glm-dsa": partial(nextn.Deepseek32Gguf, model_type="glm_moe_dsa"),
     **dict.fromkeys(("hyv4", "hy_v4"), nextn.HyV4Gguf),
+    "deepseek4": deepseek4.DeepseekV4Gguf,
     "mimo2": nextn.Mimo2Gguf,
     "step35": nextn.Step35Gguf,
 }

@@ -48,7 +48,7 @@ KEPT_SCALES = {"Q6_K": (208,), "Q3_K": (108,), "Q2_K": (80, 82)} | dict.fromkeys
 """Types kept in blocks -> byte offsets of float16 scales in a block, which must be finite."""
 
 PLANS = {
-    **dict.fromkeys(("F64", "F32"), BlockPlan("dense", 32)),
+    **dict.fromkeys(("F64", "F32", "I32"), BlockPlan("dense", 32)),
     **dict.fromkeys(("F16", "BF16"), BlockPlan("dense", 16)),
     **dict.fromkeys(("TQ1_0", "TQ2_0", "Q1_0"), BlockPlan("affine", 2, 128)),
     "Q2_0": BlockPlan("affine", 2, 64),
@@ -170,8 +170,8 @@ class GgufPart(TensorInfo):
 KernelReads = Callable[[str, tuple[int, ...]], bool]
 """Block type and shape of a matrix or stack -> whether our kernels multiply by it."""
 
-_BY_HEAD = ("kv_b_proj.weight", "embed_q.weight", "unembed_out.weight")
-"""Matrices of latent attention, used head by head and not by kernels."""
+_BY_HEAD = ("kv_b_proj.weight", "embed_q.weight", "unembed_out.weight", "wo_a.weight")
+"""Matrices of attention that are used by heads or groups of heads, and not by kernels."""
 
 
 def arrays_of_tensor(
@@ -203,7 +203,8 @@ def arrays_of_tensor(
         return replace(whole, name=name, dtype=dtype, shape=shape, nbytes=nbytes)
 
     if plan.storage in ("dense", "unpacked"):
-        yield tensor_header(place.name, half if plan.bits == 16 else "F32", last)
+        wide = "I32" if stored.type.name == "I32" else "F32"
+        yield tensor_header(place.name, half if plan.bits == 16 else wide, last)
         return
     base, affine = place.name.removesuffix(".weight"), plan.storage == "affine"
     yield tensor_header(place.name, "U32", inputs * plan.bits // 32)

@@ -16,7 +16,7 @@ from mlx_engine.loading.gguf.repack import NotFiniteError, map_row_tiles, repack
 from mlx_engine.values.errors import BadModelFile, LoadStopped
 
 Bytes = NDArray[np.uint8]
-_FORMS: dict[str, str] = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+_FORMS: dict[str, str] = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I32": "<i4"}
 _HALVES = {"F16": mx.float16, "BF16": mx.bfloat16}
 
 
@@ -155,6 +155,8 @@ def _load_unquantised(part: GgufPart, file_map: mmap, half: mx.Dtype) -> mx.arra
     if kind == "F64" and not is_log:
         with np.errstate(over="ignore"):  # infinities are refused below
             values = values.astype(np.float32)
+    if kind == "I32":
+        return mx.array(values.reshape(part.unpacked_shape))
     if kind != "BF16" and not np.isfinite(values).all():
         raise NotFiniteError
     if is_log:

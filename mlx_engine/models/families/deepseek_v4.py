@@ -117,7 +117,7 @@ _END = {
     **{
         name.format(part): f"hyper_connection_mixer.{ours}"
         for part, ours in _PARTS.items()
-        for name in ("hc_head_{}", "hc_head.hc_{}", "hc_head.{}")
+        for name in ("hc_head_{}", "hc_head.hc_{}", "hc_head.{}", "hc_head_{}.weight")
     },
 }
 
@@ -131,7 +131,9 @@ class DeepseekV4(NativeFamily):
         "embed": "embed_tokens",
         "head": "lm_head",
     }
-    head_names = HeadNames({**_BLOCK, **_END, "e_proj": "join", "h_proj": "join_streams"})
+    head_names = HeadNames(
+        {**_BLOCK, **_END, "e_proj": "join", "eh_proj": "join", "h_proj": "join_streams"}
+    )
 
     def split_tensors(self, tensors: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort tensors by use; biases of choices that a table makes, or for pictures, are not."""

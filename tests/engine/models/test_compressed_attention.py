@@ -12,6 +12,7 @@ import pytest
 import tiny_deepseek4
 import torch
 from compared import relative
+from converted_gguf import convert
 from model_edits import all_logits, edit_config, edit_tensors
 from safetensors.torch import save_file
 from session_runs import PICKS, PLAIN
@@ -239,6 +240,19 @@ def test_published_fp8_and_fp4_stay_packed(opened, tmp_path):
     save_file(stored | {name: stored[name][:0]}, tmp_path / "packed/model.safetensors")
     with pytest.raises(mlx_engine.EngineError, match="scales"):
         mlx_engine.inspect(tmp_path / "packed")
+
+
+def test_a_gguf_and_its_head_in_another(tmp_path):
+    """As llama.cpp's converter writes both, which takes experts by the root of a softplus alone."""
+    changes = VARIANTS[WIDE] | {"scoring_func": "sqrtsoftplus", "hc_sinkhorn_iters": 5}
+    tiny = tiny_deepseek4.publish(tmp_path / "m", **changes)
+    edit_config(tiny.folder, **PUBLISHED)
+    trunk = convert(tiny.folder, tmp_path / "trunk.gguf", heads="dropped")
+    assert mlx_engine.inspect(trunk).mtp_heads == 0
+    heads = convert(tiny.folder, tmp_path / "mtp.gguf", heads="only")
+    engine = mlx_engine.load(trunk, heads=heads)
+    assert_as_published(engine, tiny)
+    engine.close()
 
 
 def test_saved_prompts_hold_entries(opened):

@@ -116,7 +116,7 @@ def test_bytes_of_any_kind_bring_no_warning(name: str) -> None:
 
 def test_every_type_of_the_format_is_planned_or_refused() -> None:
     unplanned = {name for name in KINDS if name not in PLANS}
-    assert unplanned == {"Q8_1", "I8", "I16", "I32", "I64"}
+    assert unplanned == {"Q8_1", "I8", "I16", "I64"}
     with pytest.raises(UnsupportedModel, match="w is stored as Q8_1"):
         block_plan(BlockType("Q8_1", 32, 40), "w", "a.gguf")
 
