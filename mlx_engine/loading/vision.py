@@ -48,6 +48,13 @@ _FAMILIES = (
         "<|image_pad|>",
     ),
     _TowerFamily(
+        "qwen3_vl",
+        ("qwen3_vl", "qwen3_vl_moe"),
+        re.compile(r"(?:model\.)?(?:visual|vision_tower)\.(.+)"),
+        "patch_embed.proj.weight",
+        "<|image_pad|>",
+    ),
+    _TowerFamily(
         "gemma3",
         ("gemma3", "gemma3_text"),
         re.compile(
@@ -204,7 +211,8 @@ def picture_sizes(part: VisionPart, tower_bytes: int, element: int) -> PictureSi
         fields = whole.section("vision_config")
         assert fields is not None, "a part with a tower has the tower's config"
         hidden, patch = fields.count("hidden_size"), fields.count("patch_size")
-        if part.kind == "qwen3":
+        is_qwen = part.kind in ("qwen3", "qwen3_vl")
+        if is_qwen:
             merge, size = fields.count("spatial_merge_size", 2), process.section("size") or process
             pixels = size.count("longest_edge", process.count("max_pixels", _MOST_PIXELS))
             tokens = pixels // (patch * merge) ** 2
@@ -219,7 +227,7 @@ def picture_sizes(part: VisionPart, tower_bytes: int, element: int) -> PictureSi
             element=element,
             hidden=hidden,
             widest=max(3 * hidden, fields.count("intermediate_size")),
-            heads=fields.count("num_heads" if part.kind == "qwen3" else "num_attention_heads"),
+            heads=fields.count("num_heads" if is_qwen else "num_attention_heads"),
             patches=merge**2,
             patch_pixels=patch**2,
             most_tokens=tokens,

@@ -158,8 +158,11 @@ class Decoder:
         pictures: PictureRows | None = None,
     ) -> mx.array:
         x, masks = self._embedding(tokens), Masks(is_long=is_long)
+        deep: list[mx.array] = []
         if pictures is not None:
-            x = mx.where(pictures.is_picture[:, None], pictures.embeddings.astype(x.dtype), x)
+            seen = pictures.embeddings.astype(x.dtype)
+            first, *deep = mx.split(seen, seen.shape[-1] // self.spec.hidden, axis=-1)
+            x = mx.where(pictures.is_picture[:, None], first, x)
             masks = Masks(pictures=pictures)
         own = None
         if self.spec.streams_spec is not None:
@@ -174,6 +177,7 @@ class Decoder:
         for number, block, places, _ in self._layers:
             own = own if vectors is None else vectors[:, :, number]
             x = block(x, layers[places], masks, own)
+            x = x + deep[number] if number < len(deep) else x
             self._stock.start_evaluation(x)
             if number in residual_layers:
                 residuals[number] = x

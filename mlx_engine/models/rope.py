@@ -14,6 +14,7 @@ the magnitude is 0.1 ln factor + 1 by default.
 """
 
 import math
+from collections.abc import Sequence
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.layer_specs import RopeSpec
@@ -59,13 +60,16 @@ def rope_spec(
     return apply_rope_scaling(RopeSpec(width, theta, interleaved=interleaved), rope, fields)
 
 
-def interleaved_axes(fields: ConfigFields, pairs: int) -> tuple[int, ...]:
+def interleaved_axes(
+    fields: ConfigFields, pairs: int, default: Sequence[int] = (11, 11, 10)
+) -> tuple[int, ...]:
     """Axes (RopeSpec) of M-RoPE as in Qwen3.5: time, height, width by turns, then time alone.
 
-    `mrope_section` lists how many pairs follow each; height's and width's count.
+    `mrope_section` lists how many pairs follow each; height's and width's count. default: where
+    config.json lacks it.
     """
     rope = fields.rope_fields("full_attention")
-    sections = rope.counts("mrope_section") or (11, 11, 10)
+    sections = rope.counts("mrope_section") or tuple(default)
     if len(sections) < 3:
         raise rope.bad_field("mrope_section", list(sections), Words("three whole numbers"))
     return tuple(

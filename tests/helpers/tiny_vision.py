@@ -12,12 +12,14 @@ import numpy as np
 import tokenizers
 import torch
 import transformers as hf
+from converted_gguf import convert
 from gguf_blocks import tensor
 from gguf_files import RawTensor, gguf_bytes
 from model_edits import edit_tensors
 from numpy.typing import NDArray
 from PIL import Image
 from tiny_gguf import tokenizer_metadata, write_tiny_gguf
+from tiny_published import draw, sizes_of
 from tiny_qwen3_5 import write_tiny_qwen3_5
 from tiny_tokenizer import make_tiny_tokenizer
 
@@ -83,12 +85,63 @@ def write_tiny_vision(
     config = json.loads((folder / "config.json").read_text())
     config |= {"vision_config": VISION, "image_token_id": PLACEHOLDER}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    write_processing(folder)
+    return folder
+
+
+def write_processing(folder: Path) -> None:
+    """Writes how pictures are prepared, and the tokenizer."""
     (folder / "preprocessor_config.json").write_text(json.dumps(PROCESSING), encoding="utf-8")
     make_tiny_tokenizer(folder, 297, TEMPLATE)
     with_tokens = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     with_tokens.add_special_tokens(TOKENS)
     with_tokens.save(str(folder / "tokenizer.json"))
+
+
+def write_tiny_deepstack(folder: Path, name: Literal["Qwen3VL", "Qwen3VLMoe"]) -> Path:
+    """Writes a random Qwen3-VL, whose tower's two layers go into the first two of the trunk."""
+    text = sizes_of("qwen3_moe" if name == "Qwen3VLMoe" else "qwen3") | {
+        "head_dim": 16,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "mrope_section": [3, 3, 2],
+            "mrope_interleaved": True,
+        },
+    }
+    config = getattr(hf, f"{name}Config")(
+        text_config=text,
+        vision_config={k: v for k, v in VISION.items() if k != "model_type"}
+        | {"deepstack_visual_indexes": [1, 0]},
+        image_token_id=PLACEHOLDER,
+        tie_word_embeddings=False,
+    )
+    torch.manual_seed(3)
+    model = getattr(hf, f"{name}ForConditionalGeneration")(config).eval().float()
+    with torch.no_grad():
+        for part, value in model.named_parameters():
+            draw(part, value, 1.0)
+    model.save_pretrained(folder)
+    write_processing(folder)
     return folder
+
+
+def write_tiny_deepstack_gguf(folder: Path, like: Path) -> Path:
+    """Writes the dense model of write_tiny_deepstack and its tower, as llama.cpp's converter does.
+
+    Returns the model's file.
+    """
+    whole = reference(like)
+    plain = hf.Qwen3Config(**whole.config.text_config.to_dict() | {"model_type": "qwen3"})
+    text = hf.Qwen3ForCausalLM(plain)
+    text.model.load_state_dict(whole.model.language_model.state_dict())
+    text.lm_head.load_state_dict(whole.lm_head.state_dict())
+    text.save_pretrained(folder / "text")
+    words = tokenizer_metadata(like) | {"tokenizer.chat_template": TEMPLATE}
+    file = convert(folder / "text", folder / "tiny.gguf", architecture="qwen3vl", changes=words)
+    values = {name: value.numpy() for name, value in whole.model.visual.state_dict().items()}
+    write_tower_gguf(folder / "mmproj-F32.gguf", values, deep_layers=(1, 0))
+    return file
 
 
 def write_tiny_vision_gguf(
@@ -104,7 +157,19 @@ def write_tiny_vision_gguf(
     tower. Returns the model's file.
     """
     folder.mkdir(exist_ok=True)
+    write_tower_gguf(folder / tower, tower_values(0), kind, changes)
     vocabulary = tokenizer_metadata(like) | {"tokenizer.chat_template": TEMPLATE}
+    return write_tiny_gguf(folder / "tiny.gguf", changes=vocabulary)
+
+
+def write_tower_gguf(
+    path: Path,
+    values: Mapping[str, NDArray[np.float32]],
+    kind: gguf.GGMLQuantizationType | None = None,
+    changes: Mapping[str, object] | None = None,
+    deep_layers: Sequence[int] = (),
+) -> None:
+    """kind: of matrices. deep_layers: those whose outputs go into the language model, too."""
     sizes = {
         "embedding_length": 32,
         "feed_forward_length": 48,
@@ -125,14 +190,19 @@ def write_tiny_vision_gguf(
         "general.architecture": "clip",
         "general.type": "mmproj",
         "clip.projector_type": "qwen3vl_merger",
-        "clip.vision.is_deepstack_layers": np.array([False, False]),
+        "clip.vision.is_deepstack_layers": np.array([layer in deep_layers for layer in range(2)]),
         **(changes or {}),
     }
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.MMPROJ, 2)
     merger = {"norm": "v.post_ln", "linear_fc1": "mm.0", "linear_fc2": "mm.2"}
     stored: list[RawTensor] = []
-    for name, value in tower_values(0).items():
+    for name, value in values.items():
         base, _, part = name.rpartition(".")
+        if base.startswith("deepstack"):
+            _, number, role = base.split(".")
+            theirs = f"v.deepstack.{deep_layers[int(number)]}.{role.removeprefix('linear_')}"
+            stored.append(tensor(f"{theirs}.{part}", value))
+            continue
         theirs = merger.get(base.removeprefix("merger.")) or names.get_name(f"visual.{base}")
         assert theirs is not None
         if value.ndim == 5:
@@ -141,8 +211,7 @@ def write_tiny_vision_gguf(
         else:
             is_matrix = value.ndim == 2 and value.shape[1] % 32 == 0 and "pos" not in name
             stored.append(tensor(f"{theirs}.{part}", value, kind if is_matrix else None))
-    (folder / tower).write_bytes(gguf_bytes(metadata, stored))
-    return write_tiny_gguf(folder / "tiny.gguf", changes=vocabulary)
+    path.write_bytes(gguf_bytes(metadata, stored))
 
 
 @cache
@@ -167,9 +236,9 @@ def picture(seed: int, width: int, height: int) -> Image.Image:
 
 
 @cache
-def reference(folder: Path) -> hf.Qwen3_5ForConditionalGeneration:
+def reference(folder: Path) -> hf.PreTrainedModel:
     """transformers' model of a folder in Hugging Face layout, in float32."""
-    return hf.Qwen3_5ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
+    return hf.AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).eval()
 
 
 def reference_logits(

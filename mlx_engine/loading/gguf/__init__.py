@@ -25,7 +25,8 @@ published names (part.py). Model families know nothing of GGUF.
 | mistral3, granite, granitemoe, minicpm | Mistral Small 3, Ministral 3; Granite 3; MiniCPM | |
 | xverse, internlm2, smollm3, exaone, seed_oss, pangu-embedded | Llamas by other names | |
 | qwen2, qwen3, qwen3moe, gemma3, gpt-oss | of the same names | |
-| qwen2vl, qwen3vl, qwen3vlmoe | these, text only | |
+| qwen2vl | Qwen2-VL and 2.5-VL, text only | |
+| qwen3vl, qwen3vlmoe | Qwen3-VL | |
 | phi3, glm4, chatglm | Phi-3 and 4, GLM-4 | |
 | olmo2, olmoe, exaone4 | OLMo 2 and 3, OLMoE, EXAONE 4 | |
 | qwen2moe, gemma2 | Qwen2 with experts, Gemma 2 | |

@@ -1,7 +1,7 @@
 """A vision tower in a GGUF file of its own (`mmproj-*.gguf`), as llama.cpp's converter writes."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -12,10 +12,11 @@ from mlx_engine.loading.gguf.metadata import GgufMetadata
 from mlx_engine.loading.gguf.part import GgufPart, HfTensor, arrays_of_tensor
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
-TowerKind = Literal["qwen3", "gemma3", "gemma4"]
-"""Names of the files in models/vision/ that hold a tower."""
+TowerKind = Literal["qwen3", "qwen3_vl", "gemma3", "gemma4"]
+"""Kinds of towers: that of Qwen3.5 (and of Qwen3-VL, with deepstack), those of Gemma 3 and 4."""
 
 _BLOCK = re.compile(r"v\.blk\.(\d+)\.(\w+)")
+_DEEP = re.compile(r"v\.deepstack\.(\d+)\.(norm|fc1|fc2)")
 _SOUND = ("a.", "mm.a.")
 """Prefixes of tensors of an audio encoder in the same file, which is not read."""
 
@@ -54,12 +55,11 @@ def read_gguf_tower(path: Path) -> GgufTower:
     keys = ("projector_type", "vision.projector_type")  # the second beside an audio encoder's
     kind = next(filter(None, map(metadata.architecture_text, keys)), "")
     form = _FORMS.get(kind)
-    is_deep = any(name.startswith("v.deepstack.") for name in file.tensors)  # Qwen3-VL's
-    if metadata.architecture != "clip" or form is None or is_deep:
+    if metadata.architecture != "clip" or form is None:
         raise UnsupportedModel("{path}: the picture part of another model.", path=path)
-    tensors: dict[str, GgufPart] = {}
+    deep_layers, tensors = _deep_layers(file), dict[str, GgufPart]()
     for name, stored in file.tensors.items():
-        place = HfTensor(_vision_tensor_name(name, form))
+        place = HfTensor(_vision_tensor_name(name, form, deep_layers))
         if place.name == "mm_soft_emb_norm.weight":
             place = HfTensor(place.name, change="subtract one")
         if not name.startswith(_SOUND):
@@ -74,9 +74,13 @@ def read_gguf_tower(path: Path) -> GgufTower:
         ours: metadata.count(key) for ours, key in limits.items() if metadata.has_key(key)
     }
     config = form.read_config(file, metadata)
-    return GgufTower(
-        form.kind, config, processing, tensors, metadata.count("vision.projection_dim")
-    )
+    size = metadata.count("vision.projection_dim")
+    return GgufTower("qwen3_vl" if deep_layers else form.kind, config, processing, tensors, size)
+
+
+def _deep_layers(file: GgufFile) -> list[int]:
+    """Numbers of the layers whose outputs go into the language model, too (deepstack)."""
+    return sorted({int(found[1]) for name in file.tensors if (found := _DEEP.match(name))})
 
 
 def _sizes(metadata: GgufMetadata, depth: str, heads: str) -> dict[str, object]:
@@ -95,6 +99,7 @@ def _qwen3_config(file: GgufFile, metadata: GgufMetadata) -> Mapping[str, object
         "spatial_merge_size": metadata.count("vision.spatial_merge_size", 2),
         "num_position_embeddings": file.tensor("v.position_embd.weight").shape[0],
         "out_hidden_size": metadata.count("vision.projection_dim"),
+        "deepstack_visual_indexes": _deep_layers(file),
     }
     return {"vision_config": fields}
 
@@ -197,12 +202,15 @@ _FORMS = {
 """Forms of towers by `clip.projector_type`."""
 
 
-def _vision_tensor_name(name: str, form: _Form) -> str:
+def _vision_tensor_name(name: str, form: _Form, deep_layers: Sequence[int]) -> str:
     """Translate a tensor's name; unknown ones stay, and have no place in the tower."""
     if name in ("v.std_bias", "v.std_scale"):
         return name.removeprefix("v.")
     base, dot, kind = name.partition(".weight") if ".weight" in name else name.rpartition(".")
-    block = _BLOCK.fullmatch(base)
+    block, deep = _BLOCK.fullmatch(base), _DEEP.fullmatch(base)
+    if deep is not None:
+        merger = f"deepstack_merger_list.{deep_layers.index(int(deep[1]))}"
+        return f"{merger}.{deep[2].replace('fc', 'linear_fc')}{dot}{kind}"
     if block is not None and block[2] in form.in_block:
         return f"{form.block}.{block[1]}.{form.in_block[block[2]]}{dot}{kind}"
     if base.endswith("position_embd") and form.kind == "gemma4":

@@ -17,6 +17,7 @@ from mlx_engine.models.families.llama import (
 from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwardSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
+from mlx_engine.models.rope import interleaved_axes
 from mlx_engine.models.tensor_names import MTP_NAMES, HeadNames
 from mlx_engine.models.tensor_recipes import Recipe, Recipes, RowChunk, StoredPiece
 
@@ -72,22 +73,24 @@ class Mimo(Qwen2):
 
 
 class Qwen3(NativeFamily):
-    """Qwen3 (`qwen3`, `qwen3_vl`): norms of each head's queries and keys."""
+    """Qwen3 (`qwen3`): norms of each head's queries and keys."""
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         return _dense_model(fields, _normed_attention(fields))
+
+
+class Qwen3Vl(NativeFamily):
+    """Qwen3-VL (`qwen3_vl`): Qwen3 with M-RoPE."""
+
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
+        return _dense_model(fields, _attention_with_pictures(fields))
 
 
 class Qwen3Moe(NativeFamily):
     """Qwen3 with experts (model type `qwen3_moe`): norms of each head's queries and keys."""
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        attention = _normed_attention(fields)
-        blocks = (
-            BlockSpec(replace(attention, window=window), _feed_forward_spec(fields, layer))
-            for layer, window in enumerate(_windows_from_layer(fields, 0))
-        )
-        return plain_model(fields, blocks)
+        return _model_with_experts(fields, _normed_attention(fields))
 
 
 class Mellum(NativeFamily):
@@ -114,7 +117,8 @@ class Qwen3VlMoe(Qwen3Moe):
     """Qwen3-VL with experts (`qwen3_vl_moe`): expert stacks are stored transposed, [E, H, 2 D]."""
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        return super()._read_spec(fields.with_values(norm_topk_prob=True))
+        fields = fields.with_values(norm_topk_prob=True)
+        return _model_with_experts(fields, _attention_with_pictures(fields))
 
     def tensor_recipes(self, names: Iterable[str]) -> Recipes:
         """How gate and up are split from transposed expert stacks that hold them side by side.
@@ -157,6 +161,22 @@ def _window_size(fields: ConfigFields) -> int | None:
 
 def _normed_attention(fields: ConfigFields) -> AttentionSpec:
     return replace(plain_attention(fields, bias="attention_bias"), qk_norm="head")
+
+
+def _attention_with_pictures(fields: ConfigFields) -> AttentionSpec:
+    """Attention of Qwen3-VL; pictures have RoPE positions by time, height and width."""
+    attention = _normed_attention(fields)
+    assert attention.rope is not None
+    axes = interleaved_axes(fields, attention.rope.width // 2, (24, 20, 20))
+    return replace(attention, rope=replace(attention.rope, axes=axes))
+
+
+def _model_with_experts(fields: ConfigFields, attention: AttentionSpec) -> ModelSpec:
+    blocks = (
+        BlockSpec(replace(attention, window=window), _feed_forward_spec(fields, layer))
+        for layer, window in enumerate(_windows_from_layer(fields, 0))
+    )
+    return plain_model(fields, blocks)
 
 
 def _mellum_blocks(fields: ConfigFields) -> Iterator[BlockSpec]:

@@ -25,7 +25,8 @@ class TokenGrid(NamedTuple):
 class PictureRows(NamedTuple):
     """What a forward pass over T tokens needs where a prompt has pictures.
 
-    is_picture: bool [T]. embeddings: [1, T, H], what the decoder reads in rows of pictures. places:
+    is_picture: bool [T]. embeddings: [1, T, N H], what the decoder reads in rows of pictures, and
+    what is added after each of its first N - 1 layers (deepstack), zeros in rows of text. places:
     RoPE positions of all rows by time, height and width, int [3, T]; None where they are numbered
     like text. ends: for each row of a picture the number of the row behind the picture's last, for
     each row of text the number of the next row, int [T].
@@ -70,7 +71,8 @@ class VisionTower(Protocol):
         """Number of arrays that `encode` yields."""
 
     def encode(self, picture: Picture) -> Iterator[mx.array]:
-        """Encode a picture layer by layer; the last array is its embeddings [1, tokens, H].
+        """Encode a picture layer by layer; the last array is its embeddings [1, tokens, N H].
 
-        Each array is evaluated when it is yielded, so that the caller can stop between layers.
+        They are side by side as in PictureRows. Each array is evaluated when it is yielded, so that
+        the caller can stop between layers.
         """

@@ -1,11 +1,12 @@
-"""The vision tower of Qwen3.5, 3.6 and 3.8 (transformers' Qwen3_5VisionModel).
+"""The vision tower of Qwen3-VL, Qwen3.5, 3.6 and 3.8 (transformers' Qwen3VLVisionModel).
 
 A picture is resized so that both sides are whole multiples of a token's, and cut into patches, each
 with a learned position (interpolated from a square table) and a rotary one by row and column. A
 still picture counts as two equal frames, so the kernels of both are added up. The merger joins
 2 x 2 patches to one token. Text tokens have three equal RoPE positions; a picture's share their
 time and differ in row and column, and the text behind goes on after the longer side (M-RoPE, arXiv
-2409.12191).
+2409.12191). Qwen3-VL's tower has further mergers, for outputs of inner layers, which are added
+behind the first layers of the language model (deepstack, arXiv 2406.04334).
 """
 
 import math
@@ -29,7 +30,7 @@ from mlx_engine.models.vision.patches import (
     linear_shapes,
 )
 from mlx_engine.models.weights import Part, WeightTable
-from mlx_engine.values.errors import BadPicture, UnsupportedModel
+from mlx_engine.values.errors import BadPicture
 from mlx_engine.values.picture import Picture
 
 _EPS = 1e-6
@@ -43,7 +44,8 @@ class Qwen3VisionSpec:
     """Sizes of a tower, from `vision_config`, and its picture processing.
 
     cut: how a resized picture is cut to patches. side: of the square table of learned positions.
-    least_pixels, most_pixels: of a resized picture.
+    deep_layers: numbers of the layers whose outputs go into the language model, too. least_pixels,
+    most_pixels: of a resized picture.
     """
 
     placeholder_token: int
@@ -53,6 +55,7 @@ class Qwen3VisionSpec:
     heads: int
     cut: PatchCut
     side: int
+    deep_layers: tuple[int, ...]
     out_hidden: int
     activation: str
     least_pixels: int
@@ -69,12 +72,6 @@ class Qwen3VisionSpec:
         whole = ConfigFields(config, origin)
         fields = whole.section("vision_config") or ConfigFields({}, origin)
         fields.require({"in_channels": 3, "temporal_patch_size": 2})
-        if fields.counts("deepstack_visual_indexes"):
-            raise UnsupportedModel(
-                "{origin}: pictures go into several layers of this model (deepstack), which this "
-                "version does not run.",
-                origin=origin,
-            )
         fields.require_multiple("hidden_size", "num_heads")
         hidden, heads = fields.count("hidden_size"), fields.count("num_heads")
         if hidden // heads % 4:
@@ -91,6 +88,7 @@ class Qwen3VisionSpec:
                 fields.count("patch_size"), fields.count("spatial_merge_size", 2), process, _BICUBIC
             ),
             side=math.isqrt(fields.count("num_position_embeddings")),
+            deep_layers=fields.counts("deepstack_visual_indexes"),
             out_hidden=fields.count("out_hidden_size"),
             activation=fields.string("hidden_act", "gelu_pytorch_tanh"),
             least_pixels=size.count("shortest_edge", process.count("min_pixels", 65536)),
@@ -104,10 +102,12 @@ class Qwen3VisionSpec:
         shapes: dict[str, Shape] = {
             **linear_shapes("patch_embed.proj", 3 * self.cut.side**2, hidden),
             "pos_embed.weight": (self.side**2, hidden),
-            **layer_norm_shapes("merger.norm", hidden),
-            **linear_shapes("merger.linear_fc1", joined, joined),
-            **linear_shapes("merger.linear_fc2", joined, self.out_hidden),
         }
+        mergers = {f"deepstack_merger_list.{n}": joined for n in range(len(self.deep_layers))}
+        for merger, normed in ({"merger": hidden} | mergers).items():
+            shapes |= layer_norm_shapes(f"{merger}.norm", normed)
+            shapes |= linear_shapes(f"{merger}.linear_fc1", joined, joined)
+            shapes |= linear_shapes(f"{merger}.linear_fc2", joined, self.out_hidden)
         for number in range(self.depth):
             block = f"blocks.{number}"
             shapes |= layer_norm_shapes(f"{block}.norm1", hidden) | layer_norm_shapes(
@@ -156,9 +156,11 @@ class Qwen3Tower:
         learned = part.matrix("pos_embed")
         self._learned = Embedding.from_matrix(learned, learned.dtype, part.kernels)
         self._blocks = [_Block(spec, part.subpart(f"blocks.{n}")) for n in range(spec.depth)]
-        self._norm = Norm.read(part, "merger.norm", _EPS, is_layer_norm=True)
-        self._join = Linear.read(part, "merger.linear_fc1")
-        self._out = Linear.read(part, "merger.linear_fc2")
+        self._merger = _Merger(part.subpart("merger"))
+        self._deep_mergers = {
+            layer: _Merger(part.subpart(f"deepstack_merger_list.{number}"))
+            for number, layer in enumerate(spec.deep_layers)
+        }
         table.check_all_used()
 
     def token_grid(self, picture: Picture) -> TokenGrid:
@@ -183,12 +185,14 @@ class Qwen3Tower:
         row, column = spec.cut.positions(grid)
         x = x + self._learned_positions(row, column, grid).astype(dtype)
         rotation = _rotation(row, column, spec.hidden // spec.heads)
-        for block in self._blocks:
+        deep = []
+        for number, block in enumerate(self._blocks):
             x = block(x, rotation)
-            mx.eval(x)
+            if number in self._deep_mergers:
+                deep.append(self._deep_mergers[number](x, grid))
+            mx.eval(x, deep)
             yield x
-        joined = self._norm(x).reshape(1, grid.tokens, -1)
-        made = self._out(activation("gelu")(self._join(joined)))
+        made = mx.concatenate([self._merger(x, grid), *deep], axis=-1)
         mx.eval(made)
         yield made
 
@@ -213,6 +217,18 @@ class Qwen3Tower:
             ),
             start=mx.zeros((1, 1, 1)),
         )
+
+
+class _Merger:
+    """Joins the patches of each token to its embedding, after a norm of each patch or token."""
+
+    def __init__(self, part: Part) -> None:
+        self._norm = Norm.read(part, "norm", _EPS, is_layer_norm=True)
+        self._join, self._out = (Linear.read(part, f"linear_fc{n}") for n in (1, 2))
+
+    def __call__(self, x: mx.array, grid: TokenGrid) -> mx.array:
+        normed = self._norm(x.reshape(1, -1, self._norm.weight.size))
+        return self._out(activation("gelu")(self._join(normed.reshape(1, grid.tokens, -1))))
 
 
 class _Block:
