@@ -52,7 +52,7 @@ class Masks:
         self.is_long = is_long
         self.places = None if pictures is None else pictures.places
         self.picture_ends = None if pictures is None else pictures.ends
-        self.selected: list[mx.array | None] = []
+        self.selected: list[Selection | None] = []
         self._others: dict[Hashable, Any] = {}
         self._made: dict[tuple[int, int, int, RowCount | None], Mask] = {}
         self._spans: dict[tuple[KeyExtent, KeyBlocks, RowCount], KeyBlockSpan] = {}
@@ -286,6 +286,7 @@ class Attention:
         """Attend by MLX, each row of queries [1, heads, T, size] to the tokens found for it."""
         spec, (rows, *_, width) = self._spec, selection.tokens.shape
         by_row = queries.transpose(2, 1, 0, 3)
+        assert selection.counts is not None
         seen = (self._stock.consecutive_indices((1, width)) < selection.counts)[:, None, None]
         options = AttentionOptions(self._scale, None, self._mlx_sinks, spec.cap)
         a_row = width * spec.kv_heads * (spec.key_dim + spec.value_dim) * queries.dtype.size

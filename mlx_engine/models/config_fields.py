@@ -21,6 +21,8 @@ _MOST_LAYERS = 1000  # they are listed one by one, so a wild number would hang
 class ConfigFields:
     """Fields of a config.json: those of its `text_config` first, then those of the outer object.
 
+    A null of the text config hides no outer value.
+
     origin: path of the file, for messages. model_types: `model_type` of the outer object and of the
     text config, where given. Every accessor raises BadModelFile for a value of the wrong type or
     range.
@@ -35,7 +37,7 @@ class ConfigFields:
         self.model_types = tuple(
             kind for kind in (outer, text.get("model_type")) if isinstance(kind, str)
         )
-        given = {name: value for name, value in text.items() if value is not None}
+        given = {n: value for n, value in text.items() if value is not None or n not in config}
         self._fields: dict[str, object] = {**config, **given}
         if config.get(_TIED, given.get(_TIED)) != given.get(_TIED, config.get(_TIED)):
             del self._fields[_TIED]  # whole and part differ: the files tell

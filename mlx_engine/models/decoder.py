@@ -386,10 +386,19 @@ class DecoderHead:
         self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | ConversationCaches
     ) -> mx.array:
         """Run an MTP head: tokens [1, T], previous hidden states [1, T, H] -> its own [1, T, H]."""
-        state = self._block(self._join(self._embed(tokens), hidden), caches.layers, Masks())
+        embedded = self._embed_tokens(tokens, caches.layers[0])
+        state = self._block(self._join(embedded, hidden), caches.layers, Masks())
         made = self._norm(state) if self._heads.chain_state == "normed" else state
         self._stock.start_evaluation(made)
         return made
+
+    def _embed_tokens(self, tokens: mx.array, cache: LayerCache | JointCache) -> mx.array:
+        """Embed tokens [1, T] -> [1, T, H], the first of a conversation as zeros if asked for."""
+        embedded = self._embed(tokens)
+        every = [span.cache for span in cache] if isinstance(cache, tuple) else [cache]
+        if not self._heads.zero_first or all(one.length for one in every):
+            return embedded
+        return run_each_conversation(cache, _with_zeros_first, embedded)
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
         """Head's states [1, T, H] -> logits [1, T, V], by `output` or its own output matrix."""
@@ -400,3 +409,10 @@ class DecoderHead:
     def switch_to_bfloat16(self) -> None:
         """Embed tokens in bfloat16 from the next pass on, as the trunk does."""
         self._embed = self._embed.in_bfloat16()
+
+
+def _with_zeros_first(cache: LayerCache, embedded: mx.array) -> mx.array:
+    """Replace the row at position 0 of a conversation's embeddings [1, T, H] by zeros."""
+    assert isinstance(cache, RowsCache)
+    positions = row_positions(cache.next_row_index(), range(embedded.shape[1]))
+    return mx.where((positions == 0)[:, None], 0, embedded)

@@ -156,7 +156,7 @@ def _scaled_sigmoid(
 
 
 def _weighted_sum(*weights_and_streams: mx.array) -> mx.array:
-    """Sum of streams [1, T, H] by float32 weights [1, T, 1], rounded once to the streams' type."""
+    """Sum of streams [..., H] by float32 weights [..., 1], rounded once to the streams' type."""
     count = len(weights_and_streams) // 2
     weights, streams = weights_and_streams[:count], weights_and_streams[count:]
     products = [w * s.astype(mx.float32) for w, s in zip(weights, streams, strict=True)]
@@ -182,7 +182,7 @@ class StreamExchange:
         self._base, self._floor = base.reshape(spec.count, -1), mx.array(spec.eps)
         self._scaled = self._stock.compile_elementwise(_scaled_sum)
         self._divide = self._stock.compile_elementwise(_divide_by_sum)
-        self._add = self._stock.compile_elementwise(_add_exchanged)
+        self._weigh = self._stock.compile_elementwise(_weighted_sum)
 
     def shares(self, raw: mx.array) -> mx.array:
         """Make shares [1, T, S, S] of products [1, T, S * S]."""
@@ -199,7 +199,7 @@ class StreamExchange:
         """Exchange streams [1, T, S, H] by shares, and add an output [1, T, 1, H] by gains."""
         columns = mx.split(shares.swapaxes(-1, -2), self._spec.count, axis=-1)
         parts = mx.split(streams, self._spec.count, axis=-2)
-        return self._add(layer_output, gains, *columns, *parts)
+        return self._weigh(gains, *columns, layer_output, *parts)
 
 
 def _scaled_sum(raw: mx.array, scale: mx.array, base: mx.array) -> mx.array:
@@ -208,17 +208,6 @@ def _scaled_sum(raw: mx.array, scale: mx.array, base: mx.array) -> mx.array:
 
 def _divide_by_sum(matrix: mx.array, floor: mx.array, *parts: mx.array) -> mx.array:
     return matrix / (sum(parts[1:], parts[0]) + floor)
-
-
-def _add_exchanged(
-    layer_output: mx.array, gains: mx.array, *shares_and_streams: mx.array
-) -> mx.array:
-    """Streams by shares, plus gains times an output, in float32, rounded once."""
-    count = len(shares_and_streams) // 2
-    made = layer_output.astype(mx.float32) * gains
-    for share, stream in zip(shares_and_streams[:count], shares_and_streams[count:], strict=True):
-        made = made + share * stream.astype(mx.float32)
-    return made.astype(layer_output.dtype)
 
 
 class StreamsMean:

@@ -1,13 +1,15 @@
 """Indexers of sparse attention, which select the tokens that a row attends to.
 
-A lightning indexer (arXiv 2512.02556) selects single tokens, that of Qwen3.8-Flash-Next blocks of
-tokens by means of their keys, that of MiniMax-M3 blocks by their best token, for each key head. The
-published kernels of the first score rotated (Hadamard) queries and keys in fp8; the rotation
-changes no product, so it is left out, and scores are of the model's own type. A row's selection
-depends on its scores alone: of equal ones, which are common because negative products count 0, the
-latest tokens are taken, whatever rows lie beside it.
+A lightning indexer (arXiv 2512.02556) selects single tokens, in GLM-5.3-Flash pools of tokens by
+weighted means of their keys; that of Qwen3.8-Flash-Next selects blocks of tokens by plain means,
+that of MiniMax-M3 blocks by their best token, for each key head. Means of committed rows are made
+once. The published kernels of the first score rotated (Hadamard) queries and keys in fp8; the
+rotation changes no product, so it is left out, and scores are of the model's own type. A row's
+selection depends on its scores alone: of equal ones, which are common because negative products
+count 0, the latest tokens are taken, whatever rows lie beside it.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -36,11 +38,14 @@ class EntryIndexer:
         self._spec, self._stock, self._ratio = spec, part.kernels.stock, tokens_per_entry
         self._queries = Linear.read(part, "wq_b")
         self._weights = Linear.read(part, "weights_proj")
-        self._rotate = RotaryEmbedding(spec.rope, self._stock)
+        self._rotate = None if spec.rope is None else RotaryEmbedding(spec.rope, self._stock)
 
     def _turn(self, x: mx.array, position: Position) -> mx.array:
         """Rotate queries or keys [1, N, T, size]; those rotated at their end begin with it then."""
-        still = self._spec.size - self._spec.rope.width
+        rope = self._spec.rope
+        if self._rotate is None or rope is None:
+            return x
+        still = self._spec.size - rope.width
         if not self._spec.rotates_end or not still:
             return self._rotate(x, position)
         rest, end = mx.split(x, [still], axis=-1)
@@ -92,26 +97,70 @@ class Indexer(EntryIndexer):
 
     def select_keys(
         self, x: mx.array, query_latent: mx.array, cache: AttentionCache, position: Position
-    ) -> mx.array | None:
+    ) -> "Selection | None":
         """Select tokens for each row of a block that was just written to the cache.
 
-        Arguments and result are those of `select_entries`; an entry is a token.
+        Arguments are those of `select_entries`; an entry is a token. None where all rows see all.
         """
         (keys,) = cache.others
-        return self.select_entries(x, query_latent, keys, position)
+        found = self.select_entries(x, query_latent, keys, position)
+        return None if found is None else Selection(found, None, self._spec.most)
 
 
 class Selection(NamedTuple):
-    """Positions int [T, N] of the tokens that rows attend to, worst blocks first.
+    """Positions int [T, N] of the tokens that rows attend to, worst ones first.
 
-    [T, KV heads, N] where each key head has its own.
-    counts: how many of them each row attends to, [T, 1], the last ones being left over. least:
-    position from which on a row sees selected tokens; before it, all.
+    [T, KV heads, N] where each key head has its own. counts: how many of them each row attends to,
+    [T, 1], the last ones being left over; None for all. least: position from which on a row sees
+    selected tokens; before it, all. known: the counts, where the host knows them.
     """
 
     tokens: mx.array
-    counts: mx.array
+    counts: mx.array | None
     least: int
+    known: tuple[int, ...] = ()
+
+
+class PooledIndexer(EntryIndexer):
+    """An indexer that selects pools of tokens; keys and gates of tokens are cached.
+
+    A pool's key is the mean of its tokens' keys, each element of which is weighted by a softmax
+    over gates plus a learned number for the token's place in the pool.
+    """
+
+    def __init__(self, spec: IndexerSpec, part: Part) -> None:
+        super().__init__(spec, part, spec.pool)
+        self._keys_gates = Projections.read(part, ("wk", "pool_gate"))
+        self._key_norm = Norm.read(part, "k_norm", spec.eps, is_layer_norm=True)
+        self._places = part.vector("pool_places", mx.float32)
+
+    def index_keys(self, x: mx.array, position: Position) -> mx.array:
+        """Hidden states [1, T, H] -> keys and gates to cache [1, 1, T, 2 * size]."""
+        del position
+        keys, gates = self._keys_gates(x)
+        return mx.concatenate([self._key_norm(keys), gates], axis=-1)[:, None]
+
+    def select_keys(
+        self, x: mx.array, query_latent: mx.array, cache: AttentionCache, position: Position
+    ) -> Selection | None:
+        """Select tokens for each row of a block, as `Indexer` does, by their pools."""
+        spec, (rows,) = self._spec, cache.others
+        pools = rows.shape[2] // spec.pool
+        if pools <= spec.most:
+            cache.summaries = None
+            return None
+        keys = _block_summaries(cache, spec.pool, pools, self._pool_keys)
+        found = self.select_entries(x, query_latent, keys, position)
+        assert found is not None
+        return _tokens_of_blocks(found, spec.pool, rows.shape[2], position, self._stock)
+
+    def _pool_keys(self, rows: mx.array, first: int) -> mx.array:
+        """Keys [1, 1, N, size] of pools of rows [1, 1, N * pool, 2 * size]."""
+        del first
+        rows = rows.reshape(1, -1, self._spec.pool, 2 * self._spec.size)
+        keys, gates = mx.split(rows, 2, axis=-1)
+        weights = mx.softmax(gates.astype(mx.float32) + self._places, axis=2)
+        return (weights * keys).sum(axis=2)[:, None].astype(keys.dtype)
 
 
 class BlockIndexer:
@@ -154,7 +203,8 @@ class BlockIndexer:
         if self._rotate is not None:
             queries = self._rotate(queries, position)
         queries = queries.squeeze(0).swapaxes(0, 1).astype(mx.float32)
-        columns = self._block_keys(cache, blocks).squeeze((0, 1)).T
+        made = _block_summaries(cache, spec.block, blocks, self._block_keys)
+        columns = made.squeeze((0, 1)).T
         a_row = 2 * spec.heads * blocks * _SCORE_BYTES
         if self._kernels.exact and rows <= MOST_ROWS:  # MLX may round several rows differently
             a_row = SCORES_BYTES
@@ -169,31 +219,49 @@ class BlockIndexer:
             scores = mx.concatenate(each) if len(each) > 1 else each[0]
             scores = mx.where(places < complete[few], scores, -mx.inf)
             chosen.append(_top_k_indices(scores, spec.most, self._stock))
-        every = mx.concatenate([mx.concatenate(chosen), complete], axis=1)
-        tokens = every[..., None] * spec.block + self._stock.consecutive_indices((1, 1, spec.block))
-        tokens = mx.minimum(tokens.reshape(rows, -1)[:, :-1], keys.shape[2] - 1)
-        counts = mx.minimum(complete, spec.most) * spec.block + seen % spec.block
-        return Selection(tokens, counts, (spec.most + 1) * spec.block - 1)
+        found = mx.concatenate(chosen)
+        return _tokens_of_blocks(found, spec.block, keys.shape[2], position, self._stock)
 
-    def _block_keys(self, cache: AttentionCache, blocks: int) -> mx.array:
-        """Keys float32 [1, 1, blocks, size] of blocks; those of committed rows are made once."""
-        spec, (keys,), known, count = self._spec, cache.others, cache.summaries, 0
-        if known is not None:
-            count = min(known.shape[2], cache.length // spec.block)
-            known = known if count == known.shape[2] else known[:, :, :count]
-        if known is not None and count == blocks:
-            cache.summaries = known
-            return known
-        rows = keys[:, :, count * spec.block : blocks * spec.block].astype(mx.float32)
-        means = mx.mean(rows.reshape(1, -1, spec.block, spec.size), axis=2).astype(keys.dtype)
-        made = self._key_norm(means)[:, None]
+    def _block_keys(self, rows: mx.array, first: int) -> mx.array:
+        """Keys float32 [1, 1, N, size] of blocks of rows, the first of which is block `first`."""
+        widened = rows.astype(mx.float32).reshape(1, -1, self._spec.block, self._spec.size)
+        made = self._key_norm(mx.mean(widened, axis=2).astype(rows.dtype))[:, None]
         if self._rotate_blocks is not None:
-            made = self._rotate_blocks(made, count)
-        made = made.astype(mx.float32)
-        if known is not None and count:
-            made = mx.concatenate([known, made], axis=2)
-        cache.summaries = made
-        return made
+            made = self._rotate_blocks(made, first)
+        return made.astype(mx.float32)
+
+
+def _block_summaries(
+    cache: AttentionCache, block: int, blocks: int, make: Callable[[mx.array, int], mx.array]
+) -> mx.array:
+    """Summaries [1, 1, blocks, size] of blocks of cached rows; of committed rows made once.
+
+    make: of rows [1, 1, N * block, ...] whose first block has this number.
+    """
+    (rows,), known, count = cache.others, cache.summaries, 0
+    if known is not None:
+        count = min(known.shape[2], cache.length // block)
+        known = known if count == known.shape[2] else known[:, :, :count]
+    if known is None or count < blocks:
+        made = make(rows[:, :, count * block : blocks * block], count)
+        known = mx.concatenate([known, made], axis=2) if known is not None and count else made
+    cache.summaries = known
+    return known
+
+
+def _tokens_of_blocks(
+    blocks: mx.array, block: int, length: int, position: Position, stock: StockOperations
+) -> Selection:
+    """Select the tokens of whole blocks, numbers [T, most], and those behind the last whole one."""
+    rows, most = blocks.shape
+    seen = _visible_token_counts(position, rows)
+    every = mx.concatenate([blocks, seen // block], axis=1)
+    tokens = every[..., None] * block + stock.consecutive_indices((1, 1, block))
+    tokens = mx.minimum(tokens.reshape(rows, -1)[:, :-1], length - 1)
+    known: tuple[int, ...] = ()
+    if isinstance(position, int):
+        known = tuple(most * block + (position + row + 1) % block for row in range(rows))
+    return Selection(tokens, most * block + seen % block, (most + 1) * block - 1, known)
 
 
 class GroupIndexer:

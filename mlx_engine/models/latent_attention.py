@@ -5,14 +5,15 @@ attends to the latents themselves ("absorbed"), by our kernel for few rows. Long
 prompts, unpack keys and values first, which is cheaper there. Verify passes are short, so drafted
 rows get the same bits as others.
 
-With an indexer (indexer.py), rows that see more tokens than it selects gather the latents of those
+Heads without a rotated part have zeros in its place, in caches and kernels. With an indexer
+(indexer.py), rows that see more tokens than it selects gather the latents of those
 and attend to them absorbed, each row by itself; all other rows are computed as without one. Long
 blocks mask the tokens that are not selected, while there are not many more of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -23,6 +24,7 @@ from metal_kernels.few_query_attention import (
     KeyBlockSpan,
     KeyExtent,
     few_query_attention,
+    key_block_span,
     key_blocks,
 )
 from metal_kernels.kernel import Launcher
@@ -40,7 +42,7 @@ from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.models import layer_specs
 from mlx_engine.models.attention import KernelByCacheBits, Masks, apply_gate
-from mlx_engine.models.indexer import Indexer, score_tiles
+from mlx_engine.models.indexer import Indexer, PooledIndexer, Selection, score_tiles
 from mlx_engine.models.layers import Linear, Norm, Projections, ResidualLinear, RotaryEmbedding
 from mlx_engine.models.matrix import Matrix, dequantised
 from mlx_engine.models.weights import Part
@@ -104,14 +106,14 @@ class LatentAttention:
     def __init__(self, spec: layer_specs.LatentAttentionSpec, part: Part, eps: float) -> None:
         del eps  # the norms of latents have their own
         self._spec, self._stock, self._kernels = spec, part.kernels.stock, part.kernels
-        work = KernelWork("", spec.kv_rank, spec.rope.width, spec.heads)
+        work = KernelWork("", spec.kv_rank, spec.key_width, spec.heads)
         self._served = KernelByCacheBits(part.kernels, work, is_latent=True)
         self._served.row_counts(16)
-        self._rotate = RotaryEmbedding(spec.rope, part.kernels.stock)
-        is_direct, rotated = spec.q_rank is None, spec.rope.width
+        self._rotate = None if spec.rope is None else RotaryEmbedding(spec.rope, self._stock)
+        is_direct, rotated = spec.q_rank is None, 0 if spec.rope is None else spec.rope.width
         names = ("q_proj" if is_direct else "q_a_proj", "kv_a_proj_with_mqa")
-        width = spec.q_rank or spec.heads * (spec.nope + rotated)
-        self._inputs = Projections.read(part, names, (width, spec.kv_rank, rotated))
+        sizes = (spec.q_rank or spec.heads * (spec.nope + rotated), spec.kv_rank, rotated)
+        self._inputs = Projections.read(part, names, sizes if rotated else sizes[:2])
         self.dtype = self._inputs.linears[-1].matrix.dtype
         weight = part.vector("kv_a_layernorm.weight")
         if spec.latent_scale != 1.0:
@@ -131,7 +133,8 @@ class LatentAttention:
         self._unpack_values = PerHeadMatrices(values, stock=self._stock)
         self._indexer = None
         if spec.indexer is not None and not spec.indexer.is_shared:
-            self._indexer = Indexer(spec.indexer, part.subpart("indexer"))
+            kind = PooledIndexer if spec.indexer.pool else Indexer
+            self._indexer = kind(spec.indexer, part.subpart("indexer"))
         self._gate = None if spec.gate == "none" else Linear.read(part, "g_proj")
         self._sinks = part.vector("sinks", mx.float32) if spec.sinks else None
 
@@ -141,7 +144,7 @@ class LatentAttention:
 
     def mix_tokens(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Run latent attention on normed hidden states [1, T, H] -> [1, T, N] for o_proj."""
-        queries, latent, key = self._inputs(x)
+        queries, latent, *keys = self._inputs(x)
         read, latent = x, self._latent_norm(latent)
         if self._query_norm is not None and self._unpack_queries is not None:
             read = self._query_norm(queries)
@@ -149,7 +152,7 @@ class LatentAttention:
         if self._indexer is not None:
             masks.selected = []
         run = partial(self._run_sequence, masks, iter(masks.selected))
-        heads = run_each_conversation(cache, run, queries, latent, key, x, read)
+        heads = run_each_conversation(cache, run, queries, latent, x, read, *keys)
         if self._gate is None:
             return heads
         gate = self._gate(x)
@@ -163,25 +166,30 @@ class LatentAttention:
     def _run_sequence(
         self,
         masks: Masks,
-        selected: Iterator[mx.array | None],
+        selected: Iterator[Selection | None],
         cache: LayerCache,
         queries: mx.array,
         latent: mx.array,
-        key: mx.array,
         x: mx.array,
         query_latent: mx.array,
+        key: mx.array | None = None,
     ) -> mx.array:
         """Latent attention within one sequence; queries, latents and unrotated keys [1, T, ...].
 
         selected: what an earlier layer's indexer selected in each sequence; x, query_latent: the
-        rows that an indexer of this layer reads.
+        rows that an indexer of this layer reads; key: None where no part of heads is rotated.
         """
         assert isinstance(cache, AttentionCache)
         spec, position, rows = self._spec, cache.next_row_index(), queries.shape[1]
         queries = queries.reshape(1, rows, spec.heads, -1).swapaxes(1, 2)
-        unrotated, rotated = mx.split(queries, [spec.nope], axis=-1)
-        latent, key = latent[:, None], self._rotate(key[:, None], position, is_long=masks.is_long)
-        rotated = self._rotate(rotated, position, is_long=masks.is_long)
+        latent = latent[:, None]
+        if self._rotate is None or key is None:
+            unrotated, every = queries, _zero_rows(spec.heads, rows, spec.key_width, latent.dtype)
+            rotated, key = every, every[:, :1]
+        else:
+            unrotated, rotated = mx.split(queries, [spec.nope], axis=-1)
+            key = self._rotate(key[:, None], position, is_long=masks.is_long)
+            rotated = self._rotate(rotated, position, is_long=masks.is_long)
         others = [] if self._indexer is None else [self._indexer.index_keys(x, position)]
         cache.append(latent, key, *others)
         if spec.indexer is None:
@@ -198,24 +206,27 @@ class LatentAttention:
         rotated: mx.array,
         cache: AttentionCache,
         masks: Masks,
-        indices: mx.array | None,
+        selection: Selection | None,
     ) -> mx.array:
-        """Attend to all tokens in rows that see few, to the selected ones [T, N] in later rows.
+        """Attend to all tokens in rows that see few, to selected ones in later rows.
 
-        indices: None where all rows see few. Which rows do may be unknown to the host.
+        selection: None where all rows see few. Which rows do may be unknown to the host.
         """
-        if indices is None:
+        if selection is None:
             return self._attend(unrotated, rotated, cache, masks)
-        (rows, most), length = indices.shape, cache.most_committed + len(indices)
+        (rows, most), length = selection.tokens.shape, cache.most_committed + rotated.shape[2]
         if rows > ABSORBED_ROWS and length <= MASKED_SHARE * most:
-            none = mx.zeros((rows, length), mx.bool_)
-            selected = mx.put_along_axis(none, indices, mx.array(True), axis=1)
+            none, tokens = mx.zeros((rows, length + 1), mx.bool_), selection.tokens
+            if selection.counts is not None:
+                left_over = self._stock.consecutive_indices((1, most)) >= selection.counts
+                tokens = mx.where(left_over, length, tokens)
+            selected = mx.put_along_axis(none, tokens, mx.array(True), axis=1)
             return self._stock_attention(unrotated, rotated, cache, selected)
-        sparse = self._attend_selected(unrotated, rotated, cache, indices)
-        if cache.length >= most:
+        sparse = self._attend_selected(unrotated, rotated, cache, selection)
+        if cache.length >= selection.least:
             return sparse
         dense = self._attend(unrotated, rotated, cache, masks)
-        is_early = row_positions(cache.next_row_index(), range(len(indices)))[:, None] < most
+        is_early = row_positions(cache.next_row_index(), range(rows))[:, None] < selection.least
         return mx.where(is_early, dense, sparse)
 
     def _attend(
@@ -238,11 +249,11 @@ class LatentAttention:
 
     def _key_format(self, bits: CacheBits) -> KeyValueFormat:
         name = cache_format_name(bits, is_latent=True)
-        return named_cache_format(name, self._spec.rope.width, self._spec.kv_rank)
+        return named_cache_format(name, self._spec.key_width, self._spec.kv_rank)
 
     def _key_blocks(self, bits: CacheBits) -> KeyBlocks:
         spec, form = self._spec, self._key_format(bits)
-        return key_blocks(form, spec.rope.width, spec.kv_rank, spec.heads)
+        return key_blocks(form, spec.key_width, spec.kv_rank, spec.heads)
 
     def _run_kernel(
         self,
@@ -270,27 +281,34 @@ class LatentAttention:
         )
 
     def _attend_selected(
-        self, unrotated: mx.array, rotated: mx.array, cache: AttentionCache, indices: mx.array
+        self, unrotated: mx.array, rotated: mx.array, cache: AttentionCache, selection: Selection
     ) -> mx.array:
-        """Attend with queries [1, heads, T, ...] to the latents at `indices` [T, N]."""
-        spec, (rows, count), bits = self._spec, indices.shape, cache.row_bits
+        """Attend with queries [1, heads, T, ...] to the latents of the tokens selected for each."""
+        spec, (rows, count), bits = self._spec, selection.tokens.shape, cache.row_bits
         absorbed = self._row_by_row(self._unpack_keys.multiply_transposed, unrotated)
         by_row = absorbed.transpose(2, 1, 0, 3), rotated.transpose(2, 1, 0, 3)
         served, made = self._served.row_counts(bits), list[mx.array]()
         if served is not None and rows in served:
-            every = (*map(self._stock.make_contiguous, by_row), *cache.gather_rows(indices))
+            every = (
+                *map(self._stock.make_contiguous, by_row),
+                *cache.gather_rows(selection.tokens),
+            )
             for row in range(rows):
                 queries, turned, *stored = (side[row : row + 1] for side in every)
-                extent, launcher = KeyExtent(count), served.launcher
-                made.append(self._run_kernel(queries, turned, stored, bits, extent, launcher))
+                place, launcher = self._selected_keys(selection, row, bits), served.launcher
+                made.append(self._run_kernel(queries, turned, stored, bits, place, launcher))
         else:
-            a_row = count * (spec.kv_rank + spec.rope.width + 4 * spec.heads) * rotated.dtype.size
+            a_row = count * (spec.kv_rank + spec.key_width + 4 * spec.heads) * rotated.dtype.size
             if self._kernels.exact and rows <= MOST_ROWS:  # MLX may round several rows differently
                 a_row = SCORES_BYTES
             for part in score_tiles(slice(0, rows), a_row):
-                latents, keys = cache.keys_and_values_of(cache.gather_rows(indices[part]))
+                gathered = cache.gather_rows(selection.tokens[part])
+                latents, keys = cache.keys_and_values_of(gathered)
                 queries, turned = (side[part].swapaxes(1, 2) for side in by_row)
                 added = (turned * spec.scale) @ keys.swapaxes(-1, -2)
+                if selection.counts is not None:
+                    seen = self._stock.consecutive_indices((1, count)) < selection.counts[part]
+                    added = mx.where(seen[:, None, None], added, mx.finfo(added.dtype).min)
                 if self._sinks is not None:  # heads are rows here, so sinks are scores of no value
                     sinks = self._sinks.astype(added.dtype)[:, None]
                     sinks = mx.broadcast_to(sinks, (*added.shape[:-1], 1))
@@ -301,6 +319,18 @@ class LatentAttention:
                 made.append(attended.swapaxes(1, 2))
         whole = made[0] if len(made) == 1 else mx.concatenate(made)
         return self._row_by_row(self._unpack_values, whole.transpose(2, 1, 0, 3))
+
+    def _selected_keys(
+        self, selection: Selection, row: int, bits: CacheBits
+    ) -> KeyExtent | KeyBlockSpan:
+        """Gathered latents that a row attends to: the first ones, as many as were selected."""
+        count = selection.tokens.shape[1]
+        if selection.counts is None or selection.known:
+            return KeyExtent(selection.known[row] if selection.known else count)
+        assert self._spec.indexer is not None
+        extent = KeyExtent(count, spare=self._spec.indexer.pool - 1)
+        span = key_block_span(extent, 1, self._key_blocks(bits))
+        return span.with_lazy_end(selection.counts[row].astype(mx.int32))
 
     def _stock_attention(
         self,
@@ -350,3 +380,9 @@ class LatentAttention:
         sinks = None if self._sinks is None else self._sinks.astype(added.dtype)
         options = AttentionOptions(self._spec.scale, added, sinks)
         return self._stock.attention(unrotated, keys, values, options)
+
+
+@lru_cache(maxsize=32)
+def _zero_rows(heads: int, rows: int, width: int, dtype: mx.Dtype) -> mx.array:
+    """Zeros [1, heads, rows, width]; cached, as every layer of a pass needs the same."""
+    return mx.zeros((1, heads, rows, width), dtype)

@@ -272,24 +272,31 @@ class IndexerSpec:
 
     A row sees all tokens up to itself while there are at most `most`, then the `most` with the
     highest scores: sum over heads of weight * relu(query . key), keys being shared by all heads.
-    size: of its queries and keys, of which the first or last rope.width elements are rotated. eps:
-    of the layer norm of keys. is_shared: the layer uses the selection of the closest earlier layer
-    that has an indexer (arXiv 2603.12201).
+    size: of its queries and keys, of which the first or last rope.width elements are rotated; rope:
+    None for none. eps: of the layer norm of keys. is_shared: the layer uses the selection of the
+    closest earlier layer that has an indexer (arXiv 2603.12201). pool: tokens of the pools that are
+    selected, `most` of them, among those that end before a row or with it; it sees all tokens
+    behind them, too (GLM-5.3-Flash). 0: single tokens are selected.
     """
 
     heads: int
     size: int
     most: int
-    rope: RopeSpec
+    rope: RopeSpec | None
     eps: float = 1e-6
     rotates_end: bool = False
     is_shared: bool = False
+    pool: int = 0
 
     def tensors(self, hidden: int, q_rank: int) -> Shapes:
         """Names and shapes of the weights of an indexer; q_rank: size of the query latent."""
         if self.is_shared:
             return {}
-        return {
+        made: Shapes = {
+            "indexer.pool_gate.weight": (self.size, hidden),
+            "indexer.pool_places": (self.pool, self.size),
+        }
+        return (made if self.pool else {}) | {
             "indexer.wq_b.weight": (self.heads * self.size, q_rank),
             "indexer.wk.weight": (self.size, hidden),
             "indexer.k_norm.weight": (self.size,),
@@ -299,8 +306,10 @@ class IndexerSpec:
 
     @property
     def key_size(self) -> int:
-        """Elements that an indexer caches per token."""
-        return 0 if self.is_shared else self.size
+        """Elements that an indexer caches per token: a key, and with pools its gate and a share."""
+        if self.is_shared or not self.pool:
+            return 0 if self.is_shared else self.size
+        return 2 * self.size + -(-self.size // self.pool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,11 +317,11 @@ class LatentAttentionSpec:
     """Multi-head latent attention (arXiv 2405.04434), which caches one small latent per token.
 
     A head's key consists of `nope` elements unpacked from the latent and `rope.width` rotated
-    elements shared by all heads. q_rank: size of the query latent; None where queries are projected
-    directly. eps: of the latents' norms. latent_scale: factor of normed latents, those of queries
-    aside. bias: of the latent projections and the output. indexer:
-    selects the tokens that a row attends to; None for all. gate: sigmoid gate of the result, per
-    element or per head (g_proj). sinks: as of AttentionSpec.
+    elements shared by all heads; rope: None for none, in whose place zeros are cached. q_rank: size
+    of the query latent; None where queries are projected directly. eps: of the latents' norms.
+    latent_scale: factor of normed latents, those of queries aside. bias: of the latent projections
+    and the output. indexer: selects the tokens that a row attends to; None for all. gate: sigmoid
+    gate of the result, per element or per head (g_proj). sinks: as of AttentionSpec.
     """
 
     heads: int
@@ -320,7 +329,7 @@ class LatentAttentionSpec:
     kv_rank: int
     nope: int
     value_dim: int
-    rope: RopeSpec
+    rope: RopeSpec | None
     scale: float
     eps: float
     latent_scale: float = 1.0
@@ -338,7 +347,7 @@ class LatentAttentionSpec:
         value), rank], is stored as MLX's conversions have it: embed_q [heads, rank, nope] and
         unembed_out [heads, value, rank].
         """
-        rank, rotated = self.kv_rank, self.rope.width
+        rank, rotated = self.kv_rank, 0 if self.rope is None else self.rope.width
         queries = self.heads * (self.nope + rotated)
         made: Shapes = {
             "kv_a_proj_with_mqa.weight": (rank + rotated, hidden),
@@ -371,19 +380,24 @@ class LatentAttentionSpec:
         return made
 
     @property
+    def key_width(self) -> int:
+        """Elements cached beside a latent: rotated ones, or zeros, for kernels and packed rows."""
+        return LEAST_GROUP if self.rope is None else self.rope.width
+
+    @property
     def cache(self) -> CacheSize:
         """Cache size of a latent attention layer: a latent, a rotated and an index key per token.
 
         Index keys stay in 16 bits, for they alone decide what a row attends to.
         """
         plain = 0 if self.indexer is None else self.indexer.key_size
-        size = key_value_size(1, self.kv_rank, self.rope.width, None)
+        size = key_value_size(1, self.kv_rank, self.key_width, None)
         return size._replace(plain_values=plain)
 
     @property
     def packed_cache(self) -> Reason | None:
         """Reason why a latent cache stays in 16 bits; None where 8 and 4 bits work too."""
-        return why_16bit_cache(self.kv_rank, self.rope.width)
+        return why_16bit_cache(self.kv_rank, self.key_width)
 
 
 @dataclass(frozen=True, slots=True)

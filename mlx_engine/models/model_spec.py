@@ -59,6 +59,10 @@ class StreamsSpec:
         return made | ({"block_inject_weight.weight": (self.count, width)} if has_gains else {})
 
 
+MOST_STREAMS = 8
+"""Of a WholeStreamsSpec: all are inputs of one launch, as their weights are."""
+
+
 @dataclass(frozen=True, slots=True)
 class WholeStreamsSpec:
     """Residual streams whose hyper-connections weigh each stream as a whole, before a norm.
@@ -199,7 +203,8 @@ class MtpHeadsSpec:
 
     blocks: one for each head that is run. trunk_state, chain_state: which hidden state a head reads
     from the trunk, and which it passes on. norm, embedding, output: the trunk's or the head's own;
-    "either": the head's own where the files have one, which may be a copy.
+    "either": the head's own where the files have one, which may be a copy. zero_first: the first
+    embedding that a head reads is zero.
     """
 
     blocks: tuple[BlockSpec, ...]
@@ -209,6 +214,7 @@ class MtpHeadsSpec:
     norm: Literal["trunk", "own"] = "own"
     embedding: Literal["trunk", "either"] = "trunk"
     output: Literal["trunk", "own", "either"] = "trunk"
+    zero_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)

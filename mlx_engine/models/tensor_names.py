@@ -167,7 +167,7 @@ class TensorNames:
         unnumbered names if a join is among them. Unnumbered tensors are the first head's.
         """
         parts: TensorParts[T] = TensorParts({}, {}, {})
-        prefixed = any(strip_prefixes(name).startswith(_HEAD_PREFIXES) for name in tensors)
+        prefixed = any(map(_has_head_prefix, map(strip_prefixes, tensors)))
         places = {
             name: self._locate(name)
             for name in tensors
@@ -298,6 +298,11 @@ def is_head_tensor(bare_name: str, layers: int, head_layers: Container[int]) -> 
     """Whether a tensor is an MTP head's: under `mtp.`, or in a head layer behind the trunk's."""
     number = layer_number(bare_name)
     return bare_name.startswith(_HEAD_PREFIXES) or (number >= layers and number in head_layers)
+
+
+def _has_head_prefix(bare_name: str) -> bool:
+    """Whether a name has a prefix of MTP heads, but for the block's that mlx-vlm splits off."""
+    return bare_name.startswith(_HEAD_PREFIXES) and not bare_name.startswith("mtp_block.")
 
 
 def layer_number(bare_name: str) -> int:

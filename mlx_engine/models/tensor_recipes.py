@@ -118,17 +118,17 @@ def fused_rows(parts: Rows, blocks: int = 1) -> dict[str, Sequence[int]]:
 
 
 def fused_recipes(
-    names: Iterable[str], fused_name: str, parts: Rows, blocks: int = 1
+    names: Iterable[str], fused_name: str, parts: Rows, blocks: int = 1, row_axis: int = -2
 ) -> dict[str, Recipe]:
     """Recipes that split a fused matrix of the files into its parts, by tensor name.
 
     fused_name: of the fused matrix within a layer, such as `self_attn.qkv_proj`. parts, blocks: as
-    for fused_rows, with the parts' canonical names.
+    for fused_rows, with the parts' canonical names. row_axis: of rows, -3 in convolutions.
     """
     recipes: dict[str, Recipe] = {}
     found = re.compile(rf"(.+\.){re.escape(fused_name)}\.(weight|scales|biases|bias)")
     for match in filter(None, map(found.fullmatch, names)):
-        axis = -1 if match[2] == "bias" else -2
+        axis = -1 if match[2] == "bias" else row_axis
         for part, rows in fused_rows(parts, blocks).items():
             piece = StoredPiece(match[0], rows, axis)
             recipes[f"{match[1]}{part}.{match[2]}"] = Recipe((piece,))

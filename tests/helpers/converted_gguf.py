@@ -78,6 +78,7 @@ ARCHITECTURES = {
     "glm_moe_dsa": "glm-dsa",
     "hy_v4": "hyv4",
     "deepseek_v4": "deepseek4",
+    "glm5_next": "glm5-next",
     "mimo_v2_flash": "mimo2",
     "step3p5": "step35",
 }
@@ -95,6 +96,20 @@ _BEYOND_THE_MAP = {
     "final_layernorm": "layer_output_norm",
     "pre_mlp_layernorm": "ffn_norm",
     "mlp.gate.e_score_correction": "exp_probs_b",
+    "self_attn.q_a_proj": "attn_q_a",
+    "self_attn.q_a_layernorm": "attn_q_a_norm",
+    "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.indexer.wq_b": "indexer.attn_q_b",
+    "self_attn.indexer.wk": "indexer.attn_k",
+    "self_attn.indexer.k_norm": "indexer.k_norm",
+    "self_attn.indexer.weights_proj": "indexer.proj",
+    "self_attn.indexer.index_kpool_compress_gate": "indexer_compressor_gate",
+    "self_attn.indexer.index_kpool_compress_ape": "indexer_compressor_ape",
+    **{
+        f"hc_{site}_{part}": f"hc_{site}_{part}"
+        for site in ("attn", "ffn")
+        for part in ("fn", "base", "scale")
+    },
     "self_attn.qkv_proj": "attn_qkv",
     "mlp.experts.gate_up_proj": "ffn_gate_up_exps",
     "mixer.gate.e_score_correction": "exp_probs_b",
@@ -173,6 +188,8 @@ def convert(
     dropped, though the metadata promise them; only, as in a sidecar.
     """
     config = json.loads((folder / "config.json").read_text())
+    if config["model_type"] == "glm5_next":
+        config = config["text_config"] | config
     architecture = architecture or ARCHITECTURES[config["model_type"]]
     first = config.get("num_hidden_layers") or len(config.get("layers_block_type", ()))
     raw = {name: array.astype(np.float32) for name, array in _read(folder).items()}
@@ -186,6 +203,8 @@ def convert(
         raw = _of_deepseek4(raw, first, is_head=heads == "only")
     if config["model_type"] == "hy_v4":
         raw = {one.name: one.value for pair in raw.items() for one in _of_hy4(*pair)}
+    if config["model_type"] == "glm5_next":
+        raw = dict(_of_glm5(*pair) for pair in raw.items() if "visual" not in pair[0])
     tensors = [
         Tensor(_renamed(one.name, first), one.value)
         for one in _changed(raw, config, architecture, old_latents=old_latents)
@@ -199,6 +218,7 @@ def convert(
         "minimax-m3",
     )  # unknown to the package
     known = "glm-dsa" if architecture in ("deepseek32", "hyv4", "deepseek4") else architecture
+    known = "kimi-linear" if architecture == "glm5-next" else known
     names = gguf.get_tensor_name_map(_enum("glm4moe" if is_alike else known), blocks)
     named = {_mapped(one.name, names): one.value for one in tensors}
     if joined or is_bailing:
@@ -274,7 +294,7 @@ def _changed(
         elif name.endswith("kv_b_proj.weight") and not old_latents:
             yield from _latent_halves(name, value, config)
         else:
-            has_delta = kind in (_LING, "kimi_linear")
+            has_delta = kind in (_LING, "kimi_linear", "glm5_next")
             plain = value if value.ndim < 2 else value.squeeze()
             yield _ling(name, value, config) if has_delta else Tensor(name, plain)
     for name, experts in stacks.items():
@@ -385,6 +405,13 @@ def _of_deepseek4(raw: Mapping[str, Floats], first: int, *, is_head: bool) -> di
         is_bias = layer[2] == "ffn.gate.bias"
         made[f"blk.{layer[1]}.{'exp_probs_b.bias' if is_bias else f'{ours}.weight'}"] = value
     return made
+
+
+def _of_glm5(name: str, value: Floats) -> Tensor:
+    """Glm5NextModel: what lacks an ending gets one."""
+    name = name.replace("model.language_model.", "model.")
+    is_bare = re.search(r"\.(hc_\w+|index_kpool_compress_\w+)$", name)
+    return Tensor(f"{name}.weight" if is_bare else name, value)
 
 
 def _factors(config: Config) -> Iterator[Tensor]:

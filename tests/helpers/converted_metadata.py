@@ -29,7 +29,7 @@ _SIZES = {
     "attention.value_length": ("v_head_dim", "head_dim"),
 }
 _NORMED = ("glm4moe", "dots1", "exaone-moe", "bailingmoe2", "deepseek2", "step35")
-_NORMED += ("deepseek32", "glm-dsa", "bailingmoe3", "hyv4")
+_NORMED += ("deepseek32", "glm-dsa", "bailingmoe3", "hyv4", "glm5-next")
 _NORM = ("norm_topk_prob", "norm_expert_weight", "moe_renormalize")
 
 
@@ -364,6 +364,27 @@ def _kimi_linear(config: Config) -> dict[str, object]:
     }
 
 
+def _glm5_next(config: Config) -> dict[str, object]:
+    """Glm5NextModel."""
+    kinds = ["full_attention" if "linear" not in kind else kind for kind in config["layer_types"]]
+    count = config["num_hidden_layers"] + 1
+    limits = np.full(count, config["swiglu_limit"])
+    return (
+        _indexed(config | {"indexer_types": config["indexer_types"] or ["full"] * len(kinds)})
+        | _kimi_linear(config | {"layer_types": kinds})
+        | {
+            "kda.gate_lower_bound": config["linear_lower_bound"],
+            "attention.indexer.kpool": config["index_kpool"],
+            "attention.indexer.kpool_select_tail": True,
+            "hyper_connection.count": config["hc_mult"],
+            "hyper_connection.sinkhorn_iterations": config["hc_sinkhorn_iters"],
+            "hyper_connection.epsilon": config["hc_eps"],
+            "swiglu_clamp_exp": limits,
+            "swiglu_clamp_shexp": limits,
+        }
+    )
+
+
 def _ling_3(config: Config) -> dict[str, object]:
     """BailingMoeV3Model."""
     layers, group = config["num_hidden_layers"], config["layer_group_size"]
@@ -560,6 +581,7 @@ _OWN = {
     "glm-dsa": _indexed,
     "hyv4": _hy4,
     "deepseek4": _deepseek4,
+    "glm5-next": _glm5_next,
     "mimo2": _mimo2,
     "step35": _step35,
 }

@@ -99,7 +99,14 @@ GGUF_OF = {
     "bailing_moe": "bailingmoe2",
 }
 """Types whose architecture of GGUF test_architectures.py writes from another type's folder."""
-HEADS_IN_GGUF = {*QWEN, *test_heads.FAMILIES, "bailing_hybrid", "bailing_moe_v3", "deepseek_v32"}
+HEADS_IN_GGUF = {
+    *QWEN,
+    *test_heads.FAMILIES,
+    "bailing_hybrid",
+    "bailing_moe_v3",
+    "deepseek_v32",
+    "glm5_next",
+}
 """Types whose heads are written into GGUFs with them."""
 FORMS: dict[str, tuple[str, dict[str, object]]] = {
     name: form

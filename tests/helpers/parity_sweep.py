@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 import numpy as np
 import tiny_deepseek4
+import tiny_glm5_next
 import tiny_hy4
 import tiny_ling
 import tiny_longcat
@@ -102,6 +103,7 @@ SIZES: dict[str, dict[str, object]] = {
         "topk_group": 1,
     },
     "deepseek_v4": tiny_deepseek4.SIZES,
+    "glm5_next_text": tiny_glm5_next.SIZES,
     "mamba": _MAMBA,
     "falcon_mamba": _MAMBA,
     "gptj": {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 512, "rotary_dim": 8},
@@ -473,6 +475,7 @@ PUBLISHED: dict[str, Callable[..., tiny_nextn.Published]] = {
     "longcat_flash": tiny_longcat.publish,
     "deepseek_v4": tiny_deepseek4.publish,
     "minimax_m3_vl": tiny_minimax.publish,
+    "glm5_next": tiny_glm5_next.publish,
     **{kind: partial(tiny_sparse.publish, kind) for kind in ("deepseek_v32", "glm_moe_dsa")},
 }
 """What writes a model with its head in a folder by a seed, where not tiny_nextn.py does."""

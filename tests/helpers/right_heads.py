@@ -11,6 +11,7 @@ from typing import Literal
 
 import mlx.core as mx
 import numpy as np
+import tiny_glm5_next
 import tiny_hy4
 import tiny_longcat
 import tiny_minimax
@@ -50,6 +51,9 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "hy_v4": lambda folder: tiny_hy4.publish(folder, index_topk=6),
     "longcat_flash": lambda folder: tiny_longcat.publish(folder, zero_expert_num=0),
     "minimax_m3_vl": lambda folder: tiny_minimax.publish(folder, index_topk_blocks=2),
+    "glm5_next": lambda folder: tiny_glm5_next.publish(
+        folder, hidden_size=HIDDEN, intermediate_size=64
+    ),
     **{kind: lambda folder, kind=kind: write_stack(folder, kind) for kind in STACKS},
 }
 """By model_type."""

@@ -1,7 +1,7 @@
 """Tiny random models with a NextN head as Hugging Face publishes them, and transformers' own."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,9 +101,20 @@ def publish(
 
 def stored_head(head: MtpModel, *, own: bool) -> dict[str, mx.array]:
     """The head's tensors under the published names, experts one by one."""
+    values = {
+        name.replace("mtp_block.", "").replace("post_norm.", "shared_head.norm."): value
+        for name, value in head.layers[0].state_dict().items()
+    }
+    if own:
+        values["embed_tokens.weight"] = head.embed_tokens.weight
+        values["shared_head.head.weight"] = head.shared_head.weight
+    return {f"model.layers.{LAYER}.{n}": array for n, array in stored_layer(values).items()}
+
+
+def stored_layer(values: Mapping[str, torch.Tensor]) -> dict[str, mx.array]:
+    """A layer's tensors, experts one by one."""
     stored: dict[str, torch.Tensor] = {}
-    for inner, value in head.layers[0].state_dict().items():
-        name = inner.replace("mtp_block.", "").replace("post_norm.", "shared_head.norm.")
+    for name, value in values.items():
         base, _, part = name.rpartition(".experts.")
         if part == "gate_up_proj":
             for number, both in enumerate(value):
@@ -115,13 +126,7 @@ def stored_head(head: MtpModel, *, own: bool) -> dict[str, mx.array]:
                 stored[f"{base}.experts.{number}.down_proj.weight"] = down
         else:
             stored[name] = value
-    if own:
-        stored["embed_tokens.weight"] = head.embed_tokens.weight
-        stored["shared_head.head.weight"] = head.shared_head.weight
-    return {
-        f"model.layers.{LAYER}.{name}": mx.array(value.detach().contiguous().numpy())
-        for name, value in stored.items()
-    }
+    return {n: mx.array(value.detach().contiguous().numpy()) for n, value in stored.items()}
 
 
 _KINDS = {

@@ -17,6 +17,7 @@ published names (part.py). Model families know nothing of GGUF.
 | deepseek2 | DeepSeek-V2, V3, R1, Kimi K2, GLM-4.7-Flash | inside, but V2 |
 | deepseek32, glm-dsa | DeepSeek-V3.2, GLM-5 to 5.2 | inside |
 | bailingmoe3 | Ling 3.0 | inside |
+| glm5-next | GLM-5.3-Flash | inside |
 | hyv4, hy_v4 | Hy4 | |
 | deepseek4 | DeepSeek-V4 | in a file of its own |
 | kimi-linear | Kimi Linear | |

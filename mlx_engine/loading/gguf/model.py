@@ -73,6 +73,7 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "deepseek2": nextn.Deepseek2Gguf,
     "deepseek32": partial(nextn.Deepseek32Gguf, model_type="deepseek_v32"),
     "glm-dsa": partial(nextn.Deepseek32Gguf, model_type="glm_moe_dsa"),
+    "glm5-next": nextn.Glm5NextGguf,
     **dict.fromkeys(("hyv4", "hy_v4"), nextn.HyV4Gguf),
     "deepseek4": deepseek4.DeepseekV4Gguf,
     "mimo2": nextn.Mimo2Gguf,

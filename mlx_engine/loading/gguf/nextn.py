@@ -276,6 +276,43 @@ class BailingMoe3Gguf(KimiLinearGguf):
         }
 
 
+class Glm5NextGguf(KimiLinearGguf, Deepseek32Gguf):
+    """GGUF files of GLM-5.3-Flash: latent attention without positions, pooled index keys, mHC."""
+
+    model_type = "glm5_next"
+    names = (
+        KimiLinearGguf.names
+        | Deepseek32Gguf.names
+        | {
+            "indexer_compressor_gate.weight": "self_attn.indexer.index_kpool_compress_gate",
+            "indexer_compressor_ape.weight": "self_attn.indexer.index_kpool_compress_ape",
+            **{
+                f"hc_{site}_{part}.weight": f"hc_{site}_{part}"
+                for site in ("attn", "ffn")
+                for part in ("fn", "base", "scale")
+            },
+        }
+    )
+
+    def _family_config(self) -> dict[str, object]:
+        metadata, bound = self._metadata, "kda.gate_lower_bound"
+        tail = "attention.indexer.kpool_select_tail"
+        return {
+            **super()._family_config(),
+            **self._expert_scores(),
+            "linear_lower_bound": metadata.number(bound, 0.0) if metadata.has_key(bound) else None,
+            "index_kpool": self._positive_count("attention.indexer.kpool"),
+            "index_kpool_always_select_tail": metadata.flag(tail) or not metadata.has_key(tail),
+            "hc_mult": self._positive_count("hyper_connection.count"),
+            "hc_sinkhorn_iters": self._positive_count("hyper_connection.sinkhorn_iterations"),
+            "hc_eps": metadata.number("hyper_connection.epsilon", 1e-6),
+            "swiglu_limit": metadata.numbers("swiglu_clamp_exp", 1, 0.0)[0],
+        }
+
+    def _rotary_dim(self) -> int:
+        return 0
+
+
 class WindowedGguf(Architecture):
     """Base of the GGUF architectures MiMo-V2 and Step-3.5: full and sliding-window layers."""
 

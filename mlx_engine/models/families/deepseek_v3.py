@@ -94,17 +94,18 @@ class DeepseekV32(DeepseekV3):
         )
         plain, heads = latent_attention(fields), 64 if self.model_type == "deepseek_v32" else 32
         indexer = indexer_spec(fields.with_defaults(index_n_heads=heads), plain.rope)
-        indexer = replace(indexer, rope=replace(plain.rope, interleaved=rotates_pairs))
+        if plain.rope is not None:
+            indexer = replace(indexer, rope=replace(plain.rope, interleaved=rotates_pairs))
         model = with_mtp_head(fields, replace(plain, indexer=indexer), feed_forwards(fields))
         kinds = zip(model.blocks, indexers_by_layer(fields, indexer), strict=True)
         blocks = (replace(b, mixer=replace(plain, indexer=own)) for b, own in kinds)
         return replace(model, blocks=tuple(blocks))
 
 
-def indexer_spec(fields: ConfigFields, rope: RopeSpec) -> IndexerSpec:
+def indexer_spec(fields: ConfigFields, rope: RopeSpec | None) -> IndexerSpec:
     """Read a lightning indexer from a config; rope: as of the attention beside it."""
     size = fields.count("index_head_dim", 128)
-    if size < rope.width:
+    if rope is not None and size < rope.width:
         raise fields.bad_field("index_head_dim", size, f"at least qk_rope_head_dim={rope.width}")
     fields.count("q_lora_rank")  # which indexers read
     return IndexerSpec(
@@ -254,7 +255,8 @@ def routed_experts(fields: ConfigFields) -> ExpertsSpec:
 
 def latent_attention(fields: ConfigFields) -> LatentAttentionSpec:
     """Read DeepSeek-V3's latent attention from a config (arXiv 2412.19437, section 2.1.1)."""
-    rotated, nope = fields.count("qk_rope_head_dim"), fields.count("qk_nope_head_dim")
+    rotated, nope = fields.count("qk_rope_head_dim", minimum=0), fields.count("qk_nope_head_dim")
+    is_interleaved = fields.flag("rope_interleave", default=True)
     is_direct = not fields.has("q_lora_rank")
     return LatentAttentionSpec(
         heads=fields.count("num_attention_heads"),
@@ -262,7 +264,7 @@ def latent_attention(fields: ConfigFields) -> LatentAttentionSpec:
         kv_rank=fields.count("kv_lora_rank"),
         nope=nope,
         value_dim=fields.count("v_head_dim"),
-        rope=rope_spec(fields, rotated, interleaved=fields.flag("rope_interleave", default=True)),
+        rope=rope_spec(fields, rotated, interleaved=is_interleaved) if rotated else None,
         scale=(nope + rotated) ** -0.5 * yarn_score_scale(fields),
         eps=_LATENT_EPS,
         bias=fields.flag("attention_bias", default=False),

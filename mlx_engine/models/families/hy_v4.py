@@ -29,6 +29,7 @@ from mlx_engine.models.families.llama import plain_model
 from mlx_engine.models.layer_specs import ExpertsSpec, FeedForwardSpec
 from mlx_engine.models.model_spec import (
     CONNECTIONS,
+    MOST_STREAMS,
     BlockSpec,
     ModelSpec,
     MtpHeadsSpec,
@@ -36,9 +37,6 @@ from mlx_engine.models.model_spec import (
 )
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.tensor_names import HeadNames
-
-_MOST_STREAMS = 8
-"""All are inputs of one launch, as their weights are."""
 
 _MIXER, _FEED = CONNECTIONS
 _WITHIN = {
@@ -87,7 +85,7 @@ class HyV4(NativeFamily):
         limit = fields.non_negative_number("swiglu_limit")
         *feeds, head = (_with_limit(feed, limit) for feed in feed_forwards(fields))
         streams = WholeStreamsSpec(
-            fields.count("hc_mult", 4, minimum=2, maximum=_MOST_STREAMS),
+            fields.count("hc_mult", 4, minimum=2, maximum=MOST_STREAMS),
             fields.number("hc_magnitude", 2.0),
             fields.number("hc_eps", 1e-6),
         )

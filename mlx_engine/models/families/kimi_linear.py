@@ -43,8 +43,9 @@ class KimiLinear(NativeFamily):
             rms_norm_eps=1e-5,
         )
         latent = latent_attention(fields)
-        still = RopeSpec(latent.rope.width, 1e4, (math.inf,) * (latent.rope.width // 2))
-        latent = replace(latent, rope=still, scale=(latent.nope + still.width) ** -0.5)
+        width = fields.count("qk_rope_head_dim")
+        still = RopeSpec(width, 1e4, (math.inf,) * (width // 2))
+        latent = replace(latent, rope=still, scale=(latent.nope + width) ** -0.5)
         linear = fields.section("linear_attn_config") or _with_published_names(fields)
         size = linear.count("head_dim", 128)
         delta = KimiDeltaSpec(

@@ -21,7 +21,7 @@ LENGTH = 12
 HEAD = {
     **dict.fromkeys(("qwen3_5", "qwen3_5_moe", "qwen3_next", "mimo_v2_flash"), "mtp."),
     **dict.fromkeys(("ernie4_5_moe", "exaone4", "exaone_moe", "mellum"), "mtp"),
-    **dict.fromkeys((*TYPES, "hy_v3", "bailing_hybrid", "glm_moe_dsa"), "layers.3."),
+    **dict.fromkeys((*TYPES, "hy_v3", "bailing_hybrid", "glm_moe_dsa", "glm5_next"), "layers.3."),
     **dict.fromkeys(("mimo", "hy_v4"), "mtp_layers."),
     **dict.fromkeys(("longcat_flash", "minimax_m3_vl"), ".mtp."),
     "step3p5": ("layers.4.", "layers.5.", "layers.6."),
@@ -30,7 +30,8 @@ HEAD = {
 DROPPED = ("ernie4_5_moe", "exaone4", "hy_v4", "minimax_m3_vl")
 """No converter keeps the heads of these."""
 IN_GGUF = [kind for kind in WRITERS if kind in ARCHITECTURES and kind not in DROPPED]
-Q8_0 = Storage(lambda name: None if any(n in name for n in ("gate_inp", "attn_k_b", "ssm_"))
+PLAIN = ("gate_inp", "attn_k_b", "ssm_", "hc_", "compressor")
+Q8_0 = Storage(lambda name: None if any(n in name for n in PLAIN)
                else gguf.GGMLQuantizationType.Q8_0)  # fmt: skip
 
 

@@ -80,6 +80,7 @@ OF_TYPES = {
         *("reorder_and_upcast_attn", "summary_activation", "summary_proj_to_labels"),
         *("summary_type", "summary_use_proj"),
     },
+    "glm5_next_text": {"head_dim", "num_key_value_heads"},
     "gpt_oss": {"hidden_act"},
     "minimax_m3_vl_text": {"hidden_act"},  # swigluoai in published configs
     "nemotron_h": {

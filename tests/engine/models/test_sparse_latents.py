@@ -1,4 +1,4 @@
-"""DeepSeek-V3.2, GLM-5 and Hy4: an indexer's selection, trunk and head against transformers."""
+"""DeepSeek-V3.2, GLM-5, 5.3 and Hy4: what an indexer selects, trunk and head as transformers."""
 
 import json
 import re
@@ -10,6 +10,7 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 import pytest
+import tiny_glm5_next
 import tiny_hy4
 import tiny_sparse
 import transformers as hf
@@ -30,7 +31,7 @@ from mlx_engine.loading.gguf.metadata import GgufMetadata
 from mlx_engine.loading.gguf.nextn import Deepseek32Gguf
 from mlx_engine.models import latent_attention
 from mlx_engine.models.indexer import Indexer
-from mlx_engine.models.layer_specs import IndexerSpec, RopeSpec
+from mlx_engine.models.layer_specs import IndexerSpec, LatentAttentionSpec, RopeSpec
 from mlx_engine.models.registry import family_for
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.options import CacheOptions, DraftOptions
@@ -91,11 +92,46 @@ VARIANTS = {
             "mlp_layer_types": ["sparse"] * 3,
         },
     ),
+    "5.3": ("glm5_next", {}),
+    "5.3, three streams, free decays, pools of three": (
+        "glm5_next",
+        {
+            "hc_mult": 3,
+            "hc_eps": 0.02,
+            "hc_sinkhorn_iters": 1,
+            "linear_lower_bound": None,
+            "index_kpool": 3,
+            "index_topk": 9,
+            "indexer_types": ["full", "full", "shared"],
+            "attention_bias": True,
+            "rms_norm_eps": 0.3,
+            "tie_word_embeddings": True,
+            "norm_topk_prob": False,
+            "n_routed_experts": 8,
+            "n_group": 2,
+        },
+    ),
+    "5.3, two streams, pools of one": (
+        "glm5_next",
+        {
+            "hc_mult": 2,
+            "hc_sinkhorn_iters": 20,
+            "index_kpool": 1,
+            "index_topk": 9,
+            "linear_attn_config": {"num_heads": 3, "head_dim": 32, "short_conv_kernel_size": 2},
+            "layer_types": ["indexed_attention", "linear_attention", "indexed_attention"],
+            "mlp_layer_types": ["sparse", "dense", "sparse"],
+            "n_shared_experts": 2,
+            "v_head_dim": 32,
+        },
+    ),
 }
+WRITERS = {"hy_v4": tiny_hy4.publish, "glm5_next": tiny_glm5_next.publish}
 
 
 NARROW, SHARED = "3.2 with YaRN, biases, few tokens", "5.2, layers that share"
 HY4, FEW = "Hy4", "Hy4, three streams, a low limit, few tokens"
+POOLS, THREES = "5.3", "5.3, three streams, free decays, pools of three"
 
 
 class Opened(NamedTuple):
@@ -111,7 +147,7 @@ def opened(tmp_path_factory):
     @cache
     def get(name):
         kind, changes = VARIANTS[name]
-        writer = tiny_hy4.publish if kind == "hy_v4" else partial(tiny_sparse.publish, kind)
+        writer = WRITERS.get(kind, partial(tiny_sparse.publish, kind))
         tiny = writer(tmp_path_factory.mktemp("sparse") / "m", **changes)
         engines.append(mlx_engine.load(tiny.folder))
         return Opened(tiny, engines[-1])
@@ -166,7 +202,7 @@ def test_another_reading_of_an_indexer_is_seen(opened, name):
         assert relative(found, tiny.logits) > 1e-2
 
 
-@pytest.mark.parametrize("name", [NARROW, SHARED, FEW])
+@pytest.mark.parametrize("name", [NARROW, SHARED, FEW, POOLS, THREES])
 def test_a_round_goes_back_to_any_number_of_its_rows(opened, name):
     """Told by the host, or known to the device alone; around the length that selection begins at.
 
@@ -174,7 +210,8 @@ def test_a_round_goes_back_to_any_number_of_its_rows(opened, name):
     """
     tiny, engine = opened(name)
     model = engine.parts.model
-    most = model.spec.blocks[0].mixer.indexer.most
+    indexer = next(filter(None, (indexer_of(block.mixer) for block in model.spec.blocks)))
+    most = (indexer.most + 1) * indexer.pool - 1 if indexer.pool else indexer.most
     block, after = tiny.tokens[20:24], tiny.tokens[24:27]
 
     def begun(tokens, caches=None):
@@ -197,12 +234,24 @@ def test_a_round_goes_back_to_any_number_of_its_rows(opened, name):
                 np.testing.assert_allclose(found, wanted, atol=2e-5)
 
 
+def indexer_of(mixer):
+    """Of a layer that has one."""
+    return mixer.indexer if isinstance(mixer, LatentAttentionSpec) else None
+
+
 TEXTS = ("the fox and the fox", "abc abc abc", "1 2")
 
 
 @pytest.mark.parametrize(
     ("name", "bits", "temperature"),
-    [(NARROW, 16, 0.8), (SHARED, 8, 0), (FEW, 16, 0.8), (HY4, 8, 0)],
+    [
+        (NARROW, 16, 0.8),
+        (SHARED, 8, 0),
+        (FEW, 16, 0.8),
+        (HY4, 8, 0),
+        (POOLS, 8, 0.8),
+        (THREES, 16, 0),
+    ],
 )
 def test_words_with_the_head_are_those_without(opened, name, bits, temperature):
     """Of three chats alone and in shared passes, of which some select tokens and some do not yet.
@@ -221,7 +270,7 @@ def test_words_with_the_head_are_those_without(opened, name, bits, temperature):
         assert sum(answer.stats.accepted for answer in answers)
 
 
-@pytest.mark.parametrize("name", [SHARED, HY4])
+@pytest.mark.parametrize("name", [SHARED, HY4, POOLS, THREES])
 def test_a_prompt_masks_what_is_not_selected(opened, monkeypatch, name):
     """In a block that is long, beside one that gathers, to the same logits."""
     tiny, engine = opened(name)
@@ -238,7 +287,7 @@ def test_a_prompt_masks_what_is_not_selected(opened, monkeypatch, name):
     assert not np.array_equal(*found)
 
 
-@pytest.mark.parametrize("name", [SHARED, HY4])
+@pytest.mark.parametrize("name", [SHARED, HY4, POOLS])
 def test_compiled_formulas_take_texts_of_any_length(opened, monkeypatch, name):
     """As on a GPU, where elementwise operations are compiled once for all shapes."""
     tiny, engine = opened(name)
@@ -274,7 +323,7 @@ def test_of_equal_scores_the_latest_tokens_are_selected(most):
     x, latent, side = normal((1, 12, 6), 1), normal((1, 12, 5), 2), mx.zeros((1, 1, 12, 32))
     whole = AttentionCache(others=1)
     whole.append(side, side, indexer.index_keys(x, 0))
-    together = np.array(indexer.select_keys(x, latent, whole, 0))
+    together = np.array(indexer.select_keys(x, latent, whole, 0).tokens)
     queries = np.array(indexer._rotate(
         (latent @ arrays["wq_b.weight"].T).reshape(1, 12, 2, 8).swapaxes(1, 2), 0))[0]  # fmt: skip
     keys, weights = (
@@ -293,7 +342,7 @@ def test_of_equal_scores_the_latest_tokens_are_selected(most):
             continue
         ranked = sorted(range(row + 1), key=lambda place: (scores[row, place], place))
         assert set(together[row].tolist()) == set(ranked[-most:])
-        assert np.array_equal(np.array(found)[0], together[row])
+        assert np.array_equal(np.array(found.tokens)[0], together[row])
     assert (scores == 0).sum() > 24
 
 
