@@ -150,15 +150,19 @@ def write_tiny_vision_gguf(
     tower: str = "mmproj-F32.gguf",
     kind: gguf.GGMLQuantizationType | None = None,
     changes: Mapping[str, object] | None = None,
+    sections: Sequence[int] = (),
 ) -> Path:
     """Writes the model of write_tiny_vision and its tower as llama.cpp's converter does.
 
     like: the folder, for its tokenizer. kind: of the tower's matrices. changes: metadata of the
-    tower. Returns the model's file.
+    tower. sections: of M-RoPE. Returns the model's file.
     """
     folder.mkdir(exist_ok=True)
     write_tower_gguf(folder / tower, tower_values(0), kind, changes)
     vocabulary = tokenizer_metadata(like) | {"tokenizer.chat_template": TEMPLATE}
+    if sections:
+        key = gguf.Keys.Rope.DIMENSION_SECTIONS.format(arch="qwen35")
+        vocabulary[key] = np.array([*sections, 0], np.int32)
     return write_tiny_gguf(folder / "tiny.gguf", changes=vocabulary)
 
 

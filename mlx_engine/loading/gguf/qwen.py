@@ -105,6 +105,13 @@ class Qwen35Gguf(MtpGguf):
             "mtp_num_hidden_layers": count("nextn_predict_layers", 0),
         }
 
+    def _rope_fields(self) -> dict[str, object]:
+        """Add the pairs for each axis of M-RoPE, which llama.cpp pads to four."""
+        key = "rope.dimension_sections"
+        sections = self._metadata.counts(key, 3) if self._metadata.has_key(key) else ()
+        given = {"mrope_section": list(sections)} if any(sections) else {}
+        return {**super()._rope_fields(), "rope_parameters": given}
+
     def _layer_tensors(self, block: int, name: str) -> tuple[HfTensor, ...]:
         if name == "attn_qkv.weight":
             return (self._layer_tensor(block, name),)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Literal
 
@@ -179,6 +180,21 @@ def test_gguf_towers_give_the_folders_numbers(folder: Path, tmp_path: Path) -> N
         again = prompt_of(engine, CHAT)  # what was read by the other tower is not used again
         assert again.ids_with_placeholders == prompt.ids_with_placeholders
         assert again.ids != prompt.ids
+
+
+def test_pairs_for_each_axis_are_those_of_the_file(folder: Path, tmp_path: Path) -> None:
+    """The fourth number is padding; without any, as many as Qwen3.5 has."""
+    other = shutil.copytree(folder, tmp_path / "folder")
+    config = json.loads((other / "config.json").read_text())
+    config["text_config"]["rope_parameters"]["mrope_section"] = [2, 2, 0]
+    (other / "config.json").write_text(json.dumps(config))
+    path = write_tiny_vision_gguf(tmp_path / "gguf", folder, sections=(2, 2, 0))
+    with open_engine(path, LoadOptions()) as engine:
+        prompt = prompt_of(engine, CHAT)
+        ids = prompt.ids_with_placeholders
+        ours = logits(engine, prompt, 1000)
+        wanted, usual = (reference_logits(at, ids, PICTURES[:3]) for at in (other, folder))
+        assert relative(ours, wanted) < 1e-4 < relative(ours, usual)
 
 
 def test_a_gguf_from_the_hub_sees_at_once(folder: Path, tmp_path: Path) -> None:
