@@ -14,6 +14,8 @@ from mlx_engine.values.words import Words
 BEGINNINGS = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8")
 FOREIGN_KINDS = (b"heic", b"heix", b"heim", b"hevc", b"mif1", b"msf1", b"avif")
 """Kinds of pictures in the container of ISO media files, which some systems read."""
+FOREIGN_BEGINNINGS = (b"II*\0", b"MM\0*", b"icns", b"\0\0\0\x0cjP  ")
+"""First bytes of TIFF, ICNS and JPEG 2000 files, which Qt or the system may read."""
 READ = 12
 """Bytes from which a picture is known."""
 
@@ -26,7 +28,8 @@ def is_picture(path: Path, beginning: bytes) -> bool:
 
 
 def _is_foreign(beginning: bytes) -> bool:
-    return beginning[4:8] == b"ftyp" and beginning[8:12] in FOREIGN_KINDS
+    is_boxed = beginning[4:8] == b"ftyp" and beginning[8:12] in FOREIGN_KINDS
+    return is_boxed or beginning.startswith(FOREIGN_BEGINNINGS)
 
 
 def checked_picture(data: bytes, name: str) -> Picture | Refused:
@@ -64,8 +67,8 @@ def read_attachment(
         return checked_picture(png, path.name)
     return Refused(
         Words(
-            "{name} is a HEIC or AVIF picture, which this system does not read: save it as JPEG "
-            "or PNG.",
+            "{name} is a picture of a kind that this system does not read, or of several pages: "
+            "save it as JPEG or PNG, pages as PDF.",
             name=path.name,
         )
     )

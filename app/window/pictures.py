@@ -37,13 +37,19 @@ def png_of(image: QImage) -> bytes:
 
 
 def png_by_system(data: bytes) -> bytes:
-    """Convert a picture that a plug-in of Qt reads, as HEIC on a Mac; b"" if none does."""
+    """Convert a picture that a plug-in of Qt reads, as TIFF, or HEIC on a Mac; b"" if none does.
+
+    Files of several pages are not read: all but one would be lost.
+    """
     file = QBuffer()
     file.setData(QByteArray(data))
     file.open(QIODevice.OpenModeFlag.ReadOnly)
     reader = QImageReader(file)
     reader.setAutoTransform(True)
-    return png_of(reader.read())
+    has_pages = reader.format() == b"tiff" and reader.imageCount() > 1
+    png = b"" if has_pages else png_of(reader.read())
+    del reader  # before its file, which the reader of TIFF still uses at its end
+    return png
 
 
 def _scaled(picture: Picture, width: int, height: int) -> QImage:

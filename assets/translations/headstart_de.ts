@@ -5954,10 +5954,6 @@ Für Details klicken.</translation>
         <translation>{path}: {key} sind keine drei Zahlen.</translation>
     </message>
     <message>
-        <source>{name} is a HEIC or AVIF picture, which this system does not read: save it as JPEG or PNG.</source>
-        <translation>{name} ist ein Bild in HEIC oder AVIF, das dieses System nicht lesen kann: Speichern Sie es als JPEG oder PNG.</translation>
-    </message>
-    <message>
         <source>{width} × {height} pixels</source>
         <translation>{width} × {height} Pixel</translation>
     </message>
@@ -5992,6 +5988,10 @@ Für Details klicken.</translation>
     <message>
         <source>{file}: {name} is stored as {dtype} {shape}, whose scales {scales} do not fit. Get the file again.</source>
         <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{name} is a picture of a kind that this system does not read, or of several pages: save it as JPEG or PNG, pages as PDF.</source>
+        <translation>{name} ist ein Bild von einer Art, die dieses System nicht liest, oder mit mehreren Seiten: als JPEG oder PNG sichern, Seiten als PDF.</translation>
     </message>
 </context>
 </TS>
