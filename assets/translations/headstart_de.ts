@@ -5910,10 +5910,6 @@ Für Details klicken.</translation>
         <translation>silu oder sigmoid</translation>
     </message>
     <message>
-        <source>{origin}: pictures go into several layers of this model (deepstack), which this version does not run.</source>
-        <translation>{origin}: Bilder gehen bei diesem Modell in mehrere Schichten ein (Deepstack), was diese Version nicht ausführt.</translation>
-    </message>
-    <message>
         <source>A picture of {width} x {height} pixels is too long for this model: cut it so that no side is more than {most} times the other.</source>
         <translation>Ein Bild von {width} x {height} Pixeln ist für dieses Modell zu lang: Schneiden Sie es so zu, dass keine Seite mehr als das {most}-Fache der anderen ist.</translation>
     </message>
