@@ -21,7 +21,7 @@ from mlx_engine.models.matrix import Matrix, dequantised, infer_packing
 from mlx_engine.models.weights import RowTable
 from mlx_engine.values.errors import tensor_misshapen, tensor_missing
 
-_PART = re.compile(r"(.+?)\.(?:shards?[._](\d{1,6})\.)?(weight|scales|biases|weight_scale)")
+_PART = re.compile(r"(.+?)\.(?:(?:shards?[._])?(\d{1,6})\.)?(weight|scales|biases|weight_scale)")
 """Name of a part of a table: the table's name, number of the shard, and kind of the part."""
 
 _DTYPES = {"BF16": mx.bfloat16, "F16": mx.float16, "F32": mx.float32, "U32": mx.uint32}

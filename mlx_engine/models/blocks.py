@@ -27,6 +27,8 @@ from mlx_engine.models.layers import (
     make_gate,
 )
 from mlx_engine.models.mamba import LightningAttention, Mamba2
+from mlx_engine.models.ngram_embedding import TokenNgrams
+from mlx_engine.models.ngram_spec import TokenNgramSpec
 from mlx_engine.models.recurrent_specs import (
     DeltaNetSpec,
     KimiDeltaSpec,
@@ -293,21 +295,29 @@ class ShortcutBlock:
             _Half.read(half, own, model.eps) for half, own in zip(block.halves, parts, strict=True)
         ]
         self.dtypes = [half.mixer.dtype for half in self._halves]
+        self._ngrams = None
+        if isinstance(block.ngrams, TokenNgramSpec):
+            self._ngrams = TokenNgrams(block.ngrams, part.subpart(block.ngrams.prefix))
         self._experts = ExpertFeedForward.read(part.subpart(block.feed.prefix), block.feed)
 
     def make_caches(self, bits: CacheBits = 16) -> list[LayerCache]:
-        """Create an empty cache for the mixer of each half."""
-        return [half.mixer.make_cache(bits) for half in self._halves]
+        """Create empty caches for n-grams, where there are any, and for the mixer of each half."""
+        before = [] if self._ngrams is None else [self._ngrams.make_cache()]
+        return [*before, *(half.mixer.make_cache(bits) for half in self._halves)]
 
     def __call__(
         self,
         x: mx.array,
         caches: Sequence[LayerCache | JointCache],
         masks: Masks,
-        per_layer_input: mx.array | None = None,
+        tokens: mx.array | None = None,
     ) -> mx.array:
-        """Run the halves and the experts: hidden states [1, T, H] -> hidden states [1, T, H]."""
-        del per_layer_input
+        """Run the halves and the experts: hidden states [1, T, H] -> hidden states [1, T, H].
+
+        tokens: int [1, T], for n-grams.
+        """
+        if self._ngrams is not None and tokens is not None:
+            x, caches = self._ngrams.add_to_residual(x, caches[0], tokens), caches[1:]
         made: list[mx.array] = []
         for half, cache in zip(self._halves, caches, strict=True):
             x = half.mixer.out_proj(x, half.mixer.mix_tokens(half.norm(x), cache, masks))

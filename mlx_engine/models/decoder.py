@@ -164,7 +164,7 @@ class Decoder:
             first, *deep = mx.split(seen, seen.shape[-1] // self.spec.hidden, axis=-1)
             x = mx.where(pictures.is_picture[:, None], first, x)
             masks = Masks(pictures=pictures)
-        own = None
+        own = None if self.why_no_lookahead is None else tokens
         if self.spec.streams_spec is not None:
             x, own = mx.tile(x, (1, 1, self.spec.streams_spec.count)), tokens
         layers: Sequence[LayerCache | JointCache] = caches.layers
@@ -375,7 +375,7 @@ class DecoderHead:
         self._embed = embedding
         if "embed_tokens.weight" in part:
             own = part.matrix("embed_tokens")
-            self._embed = Embedding.from_matrix(own, own.dtype, part.kernels, spec.embed_scale)
+            self._embed = Embedding.from_matrix(own, own.dtype, part.kernels)
         self.mtp_output = Linear.read(part, "output") if "output.weight" in part else output
 
     def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:

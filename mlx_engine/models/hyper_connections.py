@@ -11,22 +11,20 @@ A block of Qwen3.8-Flash-Next may add embeddings of n-grams to its streams first
 """
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
 import mlx.core as mx
-import numpy as np
-from numpy.typing import NDArray
 
 from metal_kernels.stock import ElementwiseFunction
 from mlx_engine.cache.contract import LayerCache
-from mlx_engine.cache.joint import JointCache, run_each_conversation
-from mlx_engine.cache.recurrent import RecurrentCache
+from mlx_engine.cache.joint import JointCache
 from mlx_engine.models import layer_specs, model_spec
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import build_mixer
 from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, Projections, silu
+from mlx_engine.models.ngram_embedding import NgramEmbedding
 from mlx_engine.models.ngram_spec import NgramSpec
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
@@ -248,87 +246,6 @@ def last_connection_of(spec: model_spec.AnyStreams, part: Part, eps: float) -> L
     return connection_of(spec, part, eps)
 
 
-class NgramEmbedding:
-    """Adds embeddings of n-grams, read from a table by token ids, to residual streams."""
-
-    def __init__(self, spec: NgramSpec, part: Part, eps: float) -> None:
-        self._spec, self._stock = spec, part.kernels.stock
-        self._table = part.table.row_table(f"{part.prefix}{spec.table}", *spec.table_shape)
-        self._keys = Linear.read(part, "key_proj")
-        self._values = Linear.read(part, "value_proj")
-        self.dtype = self._keys.matrix.dtype
-        self._key_norm, self._query_norm, self._conv_norm = (
-            Norm.from_weight(part.vector(f"{of}_norm.weight").reshape(spec.streams, -1), part, eps)
-            for of in ("key", "query", "conv")
-        )
-        taps = part.vector("conv1d.weight").astype(self.dtype)
-        between = mx.zeros((spec.channels, spec.taps, spec.longest - 1), self.dtype)
-        spread = mx.concatenate([between, taps], axis=-1).reshape(spec.channels, -1)
-        self._convolve = self._stock.make_convolution(
-            self._stock.make_contiguous(spread[:, spec.longest - 1 :])
-        )
-
-    def make_caches(self) -> list[LayerCache]:
-        """Create empty caches: the last tokens' distances to the end token, and rows convolved."""
-        spec, empty = self._spec, mx.zeros((1, 0))
-        tokens = mx.zeros((1, spec.context_tokens, 1), mx.int32)
-        rows = mx.zeros((1, spec.convolution_context_rows, spec.channels), self.dtype)
-        return [RecurrentCache(window, empty, stock=self._stock) for window in (tokens, rows)]
-
-    def add_to_residual(
-        self, streams: mx.array, caches: Sequence[LayerCache | JointCache], tokens: mx.array
-    ) -> mx.array:
-        """Add n-gram embeddings to residual streams [1, T, S * H] of int tokens [1, T]."""
-        spec, of_tokens, of_rows = self._spec, *caches
-        shifted = tokens.astype(mx.int32)[..., None] - spec.end
-        embedded = run_each_conversation(of_tokens, self._embed_ngrams, shifted).astype(
-            streams.dtype
-        )
-        keys, queries = self._key_norm(self._keys(embedded)), self._query_norm(streams)
-        scores = mx.sum(keys * queries, axis=-1, keepdims=True) * spec.hidden**-0.5
-        values = self._values(embedded)[..., None, :]
-        gated = self._stock.compile_elementwise(_gate_by_root)(values, scores)
-        normed = self._conv_norm(gated).reshape(streams.shape)
-        convolved = run_each_conversation(of_rows, self._run_convolution, normed)
-        gated = gated.reshape(streams.shape)
-        return self._stock.compile_elementwise(_add_gated_and_silu)(streams, gated, convolved)
-
-    def _embed_ngrams(self, cache: LayerCache, tokens: mx.array) -> mx.array:
-        """Embeddings [1, T, width] of one sequence's tokens [1, T, 1], less the end token's id."""
-        assert isinstance(cache, RecurrentCache)
-        spec, rows = self._spec, tokens.shape[1]
-        known = mx.concatenate([cache.window.slice_window(spec.context_tokens), tokens], axis=1)
-        cache.write_convolution(known)
-        read = partial(_row_numbers, spec, known)
-        found = self._table.gather_rows(read, rows * spec.context_tokens * spec.heads)
-        return found.reshape(1, rows, spec.width)
-
-    def _run_convolution(self, cache: LayerCache, rows: mx.array) -> mx.array:
-        """Convolve rows [1, T, S * H] of one sequence behind its cached rows."""
-        assert isinstance(cache, RecurrentCache)
-        before = cache.window.slice_window(self._spec.convolution_context_rows).astype(rows.dtype)
-        both = mx.concatenate([before, rows], axis=1)
-        cache.write_convolution(both)
-        return self._convolve(both).astype(rows.dtype)
-
-
-def _row_numbers(spec: NgramSpec, tokens: mx.array) -> NDArray[np.int64]:
-    """Table rows of the n-grams of tokens [1, context + T, 1]; waits for the tokens."""
-    return spec.row_numbers(np.array(tokens)[0, :, 0].astype(np.int64) + spec.end).ravel()
-
-
-def _gate_by_root(values: mx.array, scores: mx.array) -> mx.array:
-    """Values times the sigmoid of the scores' signed square roots."""
-    roots = mx.sqrt(mx.maximum(mx.abs(scores), 1e-6)) * mx.sign(scores)
-    return mx.sigmoid(roots) * values
-
-
-def _add_gated_and_silu(
-    streams: mx.array, gated: mx.array, convolution_output: mx.array
-) -> mx.array:
-    return streams + gated + silu(convolution_output)
-
-
 class StreamBlock:
     """A decoder block that reads residual streams, and adds to them, through hyper-connections."""
 
@@ -338,7 +255,7 @@ class StreamBlock:
         assert block.streams is not None
         assert block.mixer is not None
         self._ngrams = None
-        if block.ngrams is not None:
+        if isinstance(block.ngrams, NgramSpec):
             self._ngrams = NgramEmbedding(
                 block.ngrams, part.subpart(block.ngrams.prefix), model.eps
             )

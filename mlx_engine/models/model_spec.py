@@ -18,7 +18,7 @@ from mlx_engine.models.layer_specs import (
     Shapes,
     sum_of_sizes,
 )
-from mlx_engine.models.ngram_spec import NgramSpec
+from mlx_engine.models.ngram_spec import AnyNgramSpec
 from mlx_engine.models.recurrent_specs import RecurrentSpec
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.memory_plan import WorkSize
@@ -122,7 +122,7 @@ class BlockSpec:
     per_layer_width: int = 0
     scaled: bool = False
     streams: AnyStreams | None = None
-    ngrams: NgramSpec | None = None
+    ngrams: AnyNgramSpec | None = None
     halves: "tuple[BlockSpec, ...]" = ()
 
     @property
@@ -139,7 +139,7 @@ class BlockSpec:
     @property
     def cache_count(self) -> int:
         """Number of a block's caches: n-gram embeddings have two."""
-        return len(self.mixers) + (self.ngrams is not None)
+        return len(self.mixers) + (self.ngrams.cache_count - 1 if self.ngrams else 0)
 
     @property
     def cache(self) -> CacheSize:
@@ -154,7 +154,9 @@ class BlockSpec:
         for number, half in enumerate(self.halves):
             shapes = half.tensors(hidden, has_split_kv_b=has_split_kv_b)
             made |= {f"halves.{number}.{name}": shape for name, shape in shapes.items()}
-        for mixer in () if self.halves else self.mixers:
+        for mixer in self.mixers:
+            if self.halves and mixer is not self.ngrams:  # which are of the halves
+                continue
             shapes = mixer.tensors(hidden, has_split_kv_b=has_split_kv_b)
             made |= {f"{mixer.prefix}.{name}": shape for name, shape in shapes.items()}
         parts = _norm_suffixes(has_bias=has_norm_bias)

@@ -118,7 +118,10 @@ class NativeFamily(Family):
 
     def split_tensors(self, tensors: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort the tensors of a model's own files by use: trunk, MTP heads and skipped."""
-        return self._with_recipes(self._names.split_tensors(tensors, origin))
+        parts = self._names.split_tensors(tensors, origin)
+        tables = {name: part for name, part in parts.trunk.items() if self.stays_on_disk(name)}
+        trunk = {name: tensor for name, tensor in parts.trunk.items() if name not in tables}
+        return self._with_recipes(replace(parts, trunk=trunk, on_disk=tables))
 
     def split_heads_file(self, tensors: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort the tensors of a separate file of MTP heads."""

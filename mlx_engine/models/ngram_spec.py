@@ -2,7 +2,7 @@
 
 The n tokens that end at a position, for n from 2 to `longest`, are hashed by `heads` hash functions
 each, whose rows lie one head after the other in one table. An n-gram does not reach back over the
-end token: from there on it has end tokens, as before the text.
+end token: from there on it has end tokens (LongCat: zeros), as before the text.
 """
 
 from dataclasses import dataclass
@@ -59,6 +59,7 @@ class NgramSpec:
     prefix = "ple"
     table = "ngram_embedding"
     packed_cache = None
+    cache_count = 2
 
     @property
     def channels(self) -> int:
@@ -122,6 +123,87 @@ class NgramSpec:
             mixed = mixed ^ (np.where(cut, self.end, earlier) * factors[distance])
             made.append(mixed[:, None] % sizes[distance - 1] + starts[distance - 1])
         return np.concatenate(made, axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenNgramSpec:
+    """N-grams as a part of the embedding of a token (LongCat-Flash-Lite, arXiv 2601.21204).
+
+    Embeddings of the token and of its n-grams, each behind a projection, are averaged. tables:
+    number of hash functions, each with a table of hidden / tables elements a row. base: rows of the
+    first table less one; each has two more than the one before. end: end token.
+    """
+
+    hidden: int
+    longest: int
+    heads: int
+    vocabulary: int
+    base: int
+    end: int
+
+    prefix = "ngrams"
+    table = "embedders"
+    packed_cache = None
+    cache_count = 1
+
+    @property
+    def context_tokens(self) -> int:
+        """Earlier tokens that an n-gram may have."""
+        return self.longest - 1
+
+    @property
+    def tables(self) -> int:
+        """Number of hash functions."""
+        return self.context_tokens * self.heads
+
+    @property
+    def width(self) -> int:
+        """Elements of the rows of all tables side by side."""
+        return self.hidden
+
+    @property
+    def share(self) -> float:
+        """Weight of the token's embedding, and of each n-gram's, in their mean."""
+        return 1 / (1 + self.tables)
+
+    @property
+    def cache(self) -> CacheSize:
+        """Cache size of n-grams: the last tokens."""
+        return CacheSize(kept_elements=2 * self.context_tokens)
+
+    def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
+        """Names and shapes of the weights of n-grams, without the tables."""
+        del has_split_kv_b
+        return {"post_projs.weight": (self.tables, hidden, hidden // self.tables)}
+
+    @property
+    def table_shape(self) -> TableShape:
+        """Shape of all tables, one below the other."""
+        return TableShape(sum(self._table_rows), self.hidden // self.tables)
+
+    @property
+    def _table_rows(self) -> tuple[int, ...]:
+        return tuple(self.base + 2 * number + 1 for number in range(self.tables))
+
+    def row_numbers(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Hash n-grams: tokens int64 [context + T] -> table rows int64 [T, tables]."""
+        count = len(tokens) - self.context_tokens
+        sizes = np.array(self._table_rows)
+        starts = np.array([0, *accumulate(self._table_rows)][:-1])
+        mixed = np.repeat(tokens[self.context_tokens :, None], self.tables, axis=1)
+        cut = np.zeros(count, dtype=bool)
+        for distance in range(1, self.longest):
+            first = self.context_tokens - distance
+            earlier = tokens[first : first + count]
+            cut |= earlier == self.end
+            longer = slice((distance - 1) * self.heads, None)  # tables of n-grams that reach so far
+            factors = [pow(self.vocabulary, distance, int(size)) for size in sizes[longer]]
+            mixed[:, longer] += np.where(cut, 0, earlier)[:, None] * np.array(factors)
+        numbers: NDArray[np.int64] = mixed % sizes + starts
+        return numbers
+
+
+AnyNgramSpec = NgramSpec | TokenNgramSpec
 
 
 @cache

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mlx_engine.models.layer_specs import CacheSize, RopeSpec, Shapes
-from mlx_engine.models.ngram_spec import NgramSpec
+from mlx_engine.models.ngram_spec import AnyNgramSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +263,6 @@ class LightningSpec:
 
 
 RecurrentSpec = (
-    DeltaNetSpec | KimiDeltaSpec | ShortConvolutionSpec | Mamba2Spec | LightningSpec | NgramSpec
+    DeltaNetSpec | KimiDeltaSpec | ShortConvolutionSpec | Mamba2Spec | LightningSpec | AnyNgramSpec
 )
 """Every kind of them."""

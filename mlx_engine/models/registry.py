@@ -72,6 +72,7 @@ _TYPES: dict[type[NativeFamily], str] = {
     glm5_next.Glm5Next: "glm5_next",
     hy_v4.HyV4: "hy_v4",
     longcat.LongcatFlash: "longcat_flash",
+    longcat.LongcatFlashNgram: "longcat_flash_ngram",
     kimi_linear.KimiLinear: "kimi_linear",
     ling.BailingMoe: "bailing_moe",
     ling.BailingHybrid: "bailing_hybrid bailing_moe_v3",

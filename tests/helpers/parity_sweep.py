@@ -473,6 +473,7 @@ PUBLISHED: dict[str, Callable[..., tiny_nextn.Published]] = {
     "qwen4_exp": tiny_qwen4.publish,
     "hy_v4": tiny_hy4.publish,
     "longcat_flash": tiny_longcat.publish,
+    "longcat_flash_ngram": partial(tiny_longcat.publish, ngrams=tiny_longcat.NGRAMS),
     "deepseek_v4": tiny_deepseek4.publish,
     "minimax_m3_vl": tiny_minimax.publish,
     "glm5_next": tiny_glm5_next.publish,

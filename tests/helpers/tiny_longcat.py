@@ -12,7 +12,7 @@ import mlx.core as mx
 import numpy as np
 import torch
 import transformers as hf
-from model_edits import edit_config, edit_tensors
+from model_edits import Arrays, edit_config, edit_tensors
 from tiny_hybrids import LATENT
 from tiny_nextn import Published
 from tiny_published import VOCABULARY, draw
@@ -36,6 +36,49 @@ SIZES: dict[str, Any] = LATENT | {
     "bos_token_id": 0,
     "eos_token_id": 297,
 }
+
+
+NGRAMS: dict[str, Any] = {
+    "emb_neighbor_num": 3,
+    "emb_split_num": 2,
+    "ngram_vocab_size_ratio": 2,
+    "eos_token_id": 163,  # which is among the tokens of seed 0
+}
+"""What makes a LongCat-Flash-Lite of it."""
+
+
+class Ngrams(torch.nn.Module):
+    """Embeddings of tokens and their n-grams, a token at a time; n-grams end at the end token."""
+
+    def __init__(self, config: Any, words: torch.nn.Embedding, fields: dict[str, Any]) -> None:
+        super().__init__()
+        self.longest, self.heads = fields["emb_neighbor_num"], fields["emb_split_num"]
+        self.vocabulary, self.end = config.vocab_size, fields["eos_token_id"]
+        count = (self.longest - 1) * self.heads
+        base = int(fields["ngram_vocab_size_ratio"] * config.vocab_size)
+        self.rows, size = [base + 2 * n + 1 for n in range(count)], config.hidden_size
+        self.word_embeddings = words
+        tables = [torch.nn.Embedding(rows, size // count) for rows in self.rows]
+        self.embedders = torch.nn.ModuleList(tables)
+        projections = [torch.nn.Linear(size // count, size, bias=False) for _ in self.rows]
+        self.post_projs = torch.nn.ModuleList(projections)
+
+    def forward(self, tokens: list[int]) -> torch.Tensor:
+        made = []
+        for place, token in enumerate(tokens):
+            before = tokens[:place][::-1]
+            if self.end in before:
+                before = before[: before.index(self.end)]
+            x = self.word_embeddings.weight[token]
+            for n, (table, project) in enumerate(zip(self.embedders, self.post_projs, strict=True)):
+                reach = n // self.heads + 1
+                number = token + sum(
+                    other * self.vocabulary ** (distance + 1)
+                    for distance, other in enumerate(before[:reach])
+                )
+                x = x + project(table.weight[number % self.rows[n]])
+            made.append(x / (1 + len(self.rows)))
+        return torch.stack(made)[None]
 
 
 class Head(torch.nn.Module):
@@ -81,15 +124,24 @@ def _experts_without_effect(config: Any) -> Callable[[str], bool]:
 
 
 def publish(
-    folder: Path, seed: int = 0, *, has_embedding: bool = True, **changes: Any
+    folder: Path,
+    seed: int = 0,
+    *,
+    has_embedding: bool = True,
+    ngrams: dict[str, Any] | None = None,
+    **changes: Any,
 ) -> Published:
-    """Writes the folder; has_embedding: the head's own. changes: of the config."""
+    """Writes the folder; has_embedding: the head's own. changes: of the config.
+
+    ngrams: fields of a LongCat-Flash-Lite.
+    """
     config = hf.LongcatFlashConfig(**SIZES | changes, attn_implementation="eager")
     torch.manual_seed(seed)
     model = hf.LongcatFlashForCausalLM(config).eval().float()
     inner, head = model.model, Head(config, has_embedding=has_embedding).eval().float()
+    wide = None if ngrams is None else Ngrams(config, inner.embed_tokens, ngrams).float()
     with torch.no_grad():
-        for whole, sharpness in ((model, 2.0), (head, 1.0)):
+        for whole, sharpness in ((model, 2.0), (head, 1.0), *([(wide, 1.0)] if wide else [])):
             for part, value in [*whole.named_parameters(), *whole.named_buffers()]:
                 draw(part, value, sharpness)
                 if part.endswith("e_score_correction_bias"):
@@ -101,8 +153,19 @@ def publish(
         _published_name(name): mx.array(value.contiguous().numpy())
         for name, value in head.state_dict().items()
     }
+    if wide is not None and ngrams is not None:
+        edit_config(folder, model_type="longcat_flash_ngram", **ngrams)
+        stored |= {
+            f"model.ngram_embeddings.{name}": mx.array(value.contiguous().numpy())
+            for name, value in wide.state_dict().items()
+        }
     idle = _experts_without_effect(config)
-    edit_tensors(folder, lambda arrays: {n: arrays[n] for n in arrays if not idle(n)} | stored)
+    dropped = "model.embed_tokens.weight" if wide else "nothing"
+
+    def published_tensors(arrays: Arrays) -> Arrays:
+        return {n: arrays[n] for n in arrays if not idle(n) and n != dropped} | stored
+
+    edit_tensors(folder, published_tensors)
     tokens = [int(t) for t in np.random.default_rng(seed).integers(0, VOCABULARY, 41)]
 
     @torch.no_grad()
@@ -113,7 +176,8 @@ def publish(
 
     @torch.no_grad()
     def trunk(read: list[int]) -> torch.Tensor:
-        hidden: torch.Tensor = inner(torch.tensor([read]), use_cache=False).last_hidden_state
+        embedded = inner.embed_tokens(torch.tensor([read])) if wide is None else wide(read)
+        hidden: torch.Tensor = inner(inputs_embeds=embedded, use_cache=False).last_hidden_state
         return hidden
 
     return published(folder, tokens, trunk, model.lm_head, states)

@@ -22,7 +22,7 @@ each variant of a config one in the table of tests/engine/models/test_plain_fami
 | DeepSeek-V4-Flash, Pro | deepseek_v4 | 1, reused | transformers, PyTorch (head) |
 | GLM-5.3-Flash | glm5_next | 1, reused | transformers, PyTorch (head) |
 | Hy4, Hy4-flash | hy_v4 | 1, reused | transformers, PyTorch (head) |
-| LongCat-Flash | longcat_flash | 1, reused | transformers, PyTorch (head), mlx-lm |
+| LongCat-Flash, -Lite | longcat_flash, longcat_flash_ngram | 1, reused | transformers, mlx-lm |
 | Ling, Ring 1 and 2 | bailing_moe | 1, reused (2) | transformers, as GLM, mlx-lm |
 | Ling 3.0; 2.5, 2.6 | bailing_hybrid | 1, reused | transformers; mlx-lm |
 | DeepSeek-V2, Youtu | deepseek_v2, youtu | none | transformers |

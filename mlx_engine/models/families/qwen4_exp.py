@@ -18,13 +18,11 @@ GGUF files to read.
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.qwen3_5 import delta_net_spec, feed_forward, gated_attention
-from mlx_engine.models.family import TensorParts
 from mlx_engine.models.layer_specs import AttentionSpec, BlockIndexSpec, ExpertsSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec, StreamsSpec
 from mlx_engine.models.native_family import NativeFamily
@@ -34,7 +32,6 @@ from mlx_engine.models.rope import context_length
 from mlx_engine.models.tensor_names import HeadNames
 from mlx_engine.values.words import Words
 
-T = TypeVar("T")
 _SPARSE = ("full_attention", "indexed_attention", "qwen_sparse_attention")
 _TABLE = re.compile(
     r".+\.ngram_embedding\.(shards?[._]\d{1,6}\.)?(weight|scales|biases|weight_scale)"
@@ -103,13 +100,6 @@ class Qwen4Exp(NativeFamily):
     def stays_on_disk(self, name: str) -> bool:
         """Whether a tensor is a part of a table of n-gram embeddings."""
         return _TABLE.fullmatch(name) is not None
-
-    def split_tensors(self, tensors: Mapping[str, T], origin: str) -> TensorParts[T]:
-        """Sort tensors by use: trunk, MTP head, skipped, and the tables that stay on disk."""
-        parts = super().split_tensors(tensors, origin)
-        tables = {name: part for name, part in parts.trunk.items() if self.stays_on_disk(name)}
-        trunk = {name: tensor for name, tensor in parts.trunk.items() if name not in tables}
-        return replace(parts, trunk=trunk, on_disk=tables)
 
 
 def _attention_spec(fields: ConfigFields) -> AttentionSpec:

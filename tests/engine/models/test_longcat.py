@@ -13,6 +13,7 @@ from mlx_lm.utils import load_model as open_in_mlx_lm
 from mlx_lm.utils import save_model
 from model_edits import drop_tensors, edit_config, edit_tensors, logits
 from session_runs import PICKS, PLAIN
+from tiny_longcat import NGRAMS
 from tiny_nextn import Published, assert_as_published
 
 import mlx_engine
@@ -47,8 +48,14 @@ VARIANTS = {
         "v_head_dim": 16,
         "has_embedding": False,
     },
+    "Lite": {"ngrams": NGRAMS, "num_layers": 1},
+    "Lite, n-grams of four, one table each": {
+        "ngrams": NGRAMS | {"emb_neighbor_num": 5, "emb_split_num": 1},
+        "zero_expert_num": 1,
+        "num_layers": 1,
+    },
 }
-PLAINEST, ODD, _ = VARIANTS
+PLAINEST, ODD, _, LITE, _ = VARIANTS
 
 
 class Opened(NamedTuple):
@@ -78,7 +85,7 @@ def test_logits_and_draft_logits(opened, name):
     assert_as_published(engine, tiny)
 
 
-@pytest.mark.parametrize("name", [PLAINEST, ODD])
+@pytest.mark.parametrize("name", [PLAINEST, ODD, LITE])
 def test_rows_are_the_same_bits_and_go_back_to_any_number(opened, name):
     """In blocks of any size; a count told by the host, or known to the device alone."""
     tiny, engine = opened(name)
@@ -102,7 +109,9 @@ def test_rows_are_the_same_bits_and_go_back_to_any_number(opened, name):
 TEXTS = ("the fox and the fox", "abc abc abc", "1 2")
 
 
-@pytest.mark.parametrize(("name", "bits", "temperature"), [(PLAINEST, 8, 0), (ODD, 16, 0.8)])
+@pytest.mark.parametrize(
+    ("name", "bits", "temperature"), [(PLAINEST, 8, 0), (ODD, 16, 0.8), (LITE, 16, 0.8)]
+)
 def test_words_with_the_head_are_those_without(opened, name, bits, temperature):
     """Of three chats alone and in shared passes."""
     engine, picks = opened(name).engine, replace(PICKS, temperature=temperature)
@@ -137,6 +146,23 @@ def test_a_conversion_of_mlx_lm_and_weights_that_are_normed(opened, tmp_path):
     edit_config(place, norm_topk_prob=None, router_bias=None)
     edit_tensors(place, lambda arrays: {n: a for n, a in arrays.items() if n not in bias})
     assert relative(logits(place, tiny.tokens), tiny.logits) < 1e-4
+
+
+def test_a_lite_of_mlx_lm_whose_n_grams_do_not_end(opened, tmp_path):
+    """Its words stand among the n-grams, and its class knows no end token; tables stay on disk."""
+    tiny, place = opened(LITE).tiny, tmp_path / "m"
+    place.mkdir()
+    for file in tiny.folder.iterdir():
+        (place / file.name).write_bytes(file.read_bytes())
+    needed = {"mla_scale_q_lora": True, "mla_scale_kv_lora": True, "rope_theta": 1e7}
+    edit_config(place, **needed, eos_token_id=299)
+    theirs = open_in_mlx_lm(place)[0]
+    wanted = np.array(theirs(mx.array([tiny.tokens])))[0]
+    save_model(place, theirs)
+    assert relative(logits(place, tiny.tokens), wanted) < 1e-4
+    assert relative(wanted, tiny.logits) > 1e-2
+    groups = {group.name: group for group in mlx_engine.inspect(place).groups}
+    assert groups["tables on disk"].parameters == 16 * sum(2 * 300 + 2 * n + 1 for n in range(4))
 
 
 def test_a_file_of_the_head_alone(opened, tmp_path):
@@ -179,8 +205,10 @@ def test_idle_experts_return_what_they_read(opened, tmp_path):
         {"zero_expert_type": "copy"},
         {"num_layers": 0},
         {"mla_scale_q_lora": False},
+        {"emb_split_num": 3},
     ],
 )
 def test_impossible_configs_are_refused_by_name(changes):
+    kind = "longcat_flash_ngram" if "emb_split_num" in changes else "longcat_flash"
     with pytest.raises(mlx_engine.EngineError, match=next(iter(changes))):
-        family_for("longcat_flash", tiny_longcat.SIZES | changes, "tiny").compute_sizes()
+        family_for(kind, tiny_longcat.SIZES | changes, "tiny").compute_sizes()

@@ -29,16 +29,18 @@ SCORES = {
         f"{count} x Matmul [1, 2048, {made}] float32" for count, made in ((8, 8), (1, 4))
     ],
     "LongCat-Flash-Chat": ["4 x Matmul [2048, 768] float32"],
+    "LongCat-Flash-Lite": ["4 x Matmul [2048, 384] float32"],
 }
 """Scores by which blocks of tokens are selected: in 16 bits many would be equal; weights of
 residual streams; and scores of very many experts.
 """
 HEADLESS = ("Llama-3.1-8B", "Qwen3-8B", "Qwen3-30B-A3B", "Gemma-3-27B", "gpt-oss-20b")
+WITHOUT_GGUF = ("LongCat-Flash-Lite",)
 EVERY = [
     (name, form)
     for number, name in enumerate(CONFIGS)
     for place, form in enumerate(FORMATS)
-    if (number + place) % 3
+    if ((number + place) % 3 if name not in WITHOUT_GGUF else form == "mlx-4bit")
 ]
 """Each in two of the three formats."""
 
