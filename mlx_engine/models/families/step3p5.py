@@ -4,6 +4,11 @@ As in llama.cpp (#24340) and vLLM, MTP heads are dense layers behind the last on
 output heads; they read and pass on the residual before the norm. Per-layer lists in the config
 continue over the heads; where a list ends early, a head has full attention. Hugging Face stores
 norms as w, MLX and GGUF as 1 + w.
+
+References disagree about the heads, which only published weights can settle, and only acceptance
+depends on: transformers' MtpModel (Step-3.7) feeds them states after the norm and passes such
+states on, runs later heads over every row the first one reads, each on the state of the head
+before it, and uses the trunk's output head.
 """
 
 from dataclasses import replace
