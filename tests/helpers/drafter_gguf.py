@@ -47,7 +47,14 @@ WHOLE = {
     "mlp_conv.base_kernel": "ffn_conv_base",
     "candidate_selector.predecessor_codebook": "selector_predecessor.weight",
     "candidate_selector.successor_codebook": "selector_successor.weight",
+    "layer_scalar": "layer_output_scale.weight",
 }
+GEMMA = {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+"""Of layers of Gemma 4 (Gemma4DSparkModel)."""
 
 
 def convert_drafter(
@@ -67,18 +74,28 @@ def convert_drafter(
     architecture = "eagle3" if is_eagle else "dflash"
     metadata = {"general.architecture": architecture}
     metadata |= converted_metadata(architecture, config, config["num_hidden_layers"])
-    metadata[f"{architecture}.rope.freq_base"] = float(config["rope_theta"])
+    rope = config.get("rope_parameters", {}).get("full_attention", config)
+    metadata[f"{architecture}.rope.freq_base"] = float(rope["rope_theta"])
     tensors: list[RawTensor] = []
     if "d2t" in values:
         tokens = values.pop("d2t").astype(np.int64)
         tokens += np.arange(len(tokens))
         tensors.append(RawTensor("d2t", 27, tokens.shape, tokens.tobytes()))
+    is_gemma = "global_head_dim" in config
     heads = {"q_proj.weight": "num_attention_heads", "k_proj.weight": "num_key_value_heads"}
     for name, value in values.items():
         key = next((heads[end] for end in heads if is_eagle and name.endswith(end)), None)
         rows = value if key is None else _interleaved(value, config[key])
         chosen = kind if value.ndim == 2 and not value.shape[1] % 32 else None
-        tensors.append(tensor(_name(name, is_eagle=is_eagle), rows, chosen, unpacked=unpacked))
+        tensors.append(
+            tensor(
+                _name(name, is_eagle=is_eagle, is_gemma=is_gemma), rows, chosen, unpacked=unpacked
+            )
+        )
+    if size := config.get("global_head_dim"):
+        turned = int(size * rope["partial_rotary_factor"] / 2)
+        factors = np.array([1.0] * turned + [1e30] * (size // 2 - turned), np.float32)
+        tensors.append(tensor("rope_freqs.weight", factors))
     metadata |= {f"{architecture}.{key}": value for key, value in own.items() if value is not None}
     metadata["tokenizer.ggml.tokens"] = [f"t{n}" for n in range(config["vocab_size"])]
     mask = metadata.pop("dflash.mask_token_id", None)
@@ -119,6 +136,12 @@ def _dflash(config: dict[str, Any], values: dict[str, Any]) -> dict[str, object]
     }
     if share := own.get("rope_parameters", {}).get("partial_rotary_factor"):
         made["rope.dimension_count"] = int(own["head_dim"] * share)
+    if size := own.get("global_head_dim"):
+        made |= dict.fromkeys(("attention.key_length", "attention.value_length"), size)
+        made |= {"rope.dimension_count": size, "attention.scale": 1.0}
+        made["attention.head_count_kv"] = own["num_global_key_value_heads"]
+        made["embedding_scale"] = own["hidden_size"] ** 0.5
+        made["hidden_activation"] = own["hidden_activation"]
     keys = ("conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k")
     made |= {key: own.get(key) for key in keys}
     is_spark = own.get("projector_type") == "dspark" or "DSpark" in own["architectures"][0]
@@ -127,7 +150,8 @@ def _dflash(config: dict[str, Any], values: dict[str, Any]) -> dict[str, object]
             "sample_from_anchor", "transformer_layer_config" not in config
         )
         made["has_confidence_head"] = any("confidence" in name for name in values)
-        if own.get("draft_vocab_size") in (None, own["vocab_size"]):
+        is_whole = own.get("draft_vocab_size") in (None, own["vocab_size"])
+        if is_whole and "global_head_dim" not in own:
             values.pop("lm_head.weight", None)
     return made
 
@@ -136,7 +160,7 @@ def _interleaved(value: np.ndarray, heads: int) -> np.ndarray:
     return value.reshape(heads, 2, len(value) // heads // 2, -1).swapaxes(1, 2).reshape(value.shape)
 
 
-def _name(name: str, *, is_eagle: bool) -> str:
+def _name(name: str, *, is_eagle: bool, is_gemma: bool = False) -> str:
     plain = name.removeprefix("model.").replace("midlayer.", "layers.0.")
     prefix = ""
     if found := re.match(r"layers\.(\d+)\.", plain):
@@ -146,4 +170,5 @@ def _name(name: str, *, is_eagle: bool) -> str:
         return f"{prefix}attn_norm_2.{ending}" if is_eagle else f"enc.output_norm.{ending}"
     if base == "input_norm":
         return f"enc.output_norm.{ending}"
-    return f"{prefix}{WHOLE.get(plain) or f'{NAMES.get(base, base)}.{ending}'}"
+    names = NAMES | GEMMA if is_gemma else NAMES
+    return f"{prefix}{WHOLE.get(plain) or f'{names.get(base, base)}.{ending}'}"

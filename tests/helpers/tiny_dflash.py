@@ -14,6 +14,8 @@ from safetensors.torch import save_file
 
 HEADS, KV_HEADS, SIZE, INNER, EPS, BASE, BLOCK, MASK = 4, 2, 16, 80, 1e-6, 10000.0, 6, 299
 TAPS, GROUP, RANK = 3, 16, 8
+ENDS = ("pre", "post")
+TURNED = {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": BASE}
 LATTICE = {
     "hidden_size": 24,
     "num_layers": 2,
@@ -34,7 +36,8 @@ class TinyDFlash:
     has a confidence head. flat: as DeepSpec writes it, without a config of its own and with the
     target's matrices, which are nothing but noise here. rows: of an output head of its own, in the
     form of speculators. rotated: elements of a head. value_scale: factor of values (MiMo).
-    numbered: LiLiCorr's feed-forwards by number, as some exporters have them.
+    numbered: LiLiCorr's feed-forwards by number, as some exporters have them. gemma: with layers of
+    Gemma 4, whose heads are rotated in part and whose keys are values.
     """
 
     target_hidden: int
@@ -54,6 +57,16 @@ class TinyDFlash:
     rotated: int = SIZE
     value_scale: float = 1.0
     numbered: bool = False
+    gemma: bool = False
+
+    @property
+    def size(self) -> int:
+        """Of a head."""
+        return 24 if self.gemma else SIZE
+
+    @property
+    def kv_heads(self) -> int:
+        return 1 if self.gemma else KV_HEADS
 
     @property
     def drafts(self) -> int:
@@ -99,16 +112,20 @@ def tensors_of(tiny: TinyDFlash) -> dict[str, torch.Tensor]:
         made |= {
             f"{layer}.input_layernorm.weight": norm(wide),
             f"{layer}.post_attention_layernorm.weight": norm(wide),
-            f"{inner}.q_proj.weight": matrix(HEADS * SIZE, wide),
-            f"{inner}.k_proj.weight": matrix(KV_HEADS * SIZE, wide),
-            f"{inner}.v_proj.weight": matrix(KV_HEADS * SIZE, wide),
-            f"{inner}.o_proj.weight": matrix(wide, HEADS * SIZE),
-            f"{inner}.q_norm.weight": norm(SIZE),
-            f"{inner}.k_norm.weight": norm(SIZE),
+            f"{inner}.q_proj.weight": matrix(HEADS * tiny.size, wide),
+            f"{inner}.k_proj.weight": matrix(tiny.kv_heads * tiny.size, wide),
+            f"{inner}.v_proj.weight": matrix(tiny.kv_heads * tiny.size, wide),
+            f"{inner}.o_proj.weight": matrix(wide, HEADS * tiny.size),
+            f"{inner}.q_norm.weight": norm(tiny.size),
+            f"{inner}.k_norm.weight": norm(tiny.size),
             f"{layer}.mlp.gate_proj.weight": matrix(INNER, wide),
             f"{layer}.mlp.up_proj.weight": matrix(INNER, wide),
             f"{layer}.mlp.down_proj.weight": matrix(wide, INNER),
         }
+        if tiny.gemma:
+            del made[f"{inner}.v_proj.weight"]
+            made |= {f"{layer}.{end}_feedforward_layernorm.weight": norm(wide) for end in ENDS}
+            made[f"{layer}.layer_scalar"] = norm(1, 0.7)
         has_taps = tiny.kind in ("dflash2", "lilicorr")
         for end in ("attention_conv", "mlp_conv") if has_taps else ():
             made[f"{layer}.{end}.base_kernel"] = torch.randn(2, TAPS, wide, generator=draw)
@@ -180,7 +197,7 @@ def write_tiny_dflash(folder: Path, tiny: TinyDFlash, **changes: torch.Tensor | 
     }
     own: dict[str, object] = {"target_layer_ids": list(tiny.layers), "mask_token_id": MASK}
     config: dict[str, object] = {
-        "architectures": ["DFlashDraftModel"],
+        "architectures": ["Qwen3DSparkModel" if tiny.flat else "DFlashDraftModel"],
         "model_type": "qwen3",
         "block_size": BLOCK,
         "hidden_size": tiny.target_hidden,
@@ -210,6 +227,13 @@ def write_tiny_dflash(folder: Path, tiny: TinyDFlash, **changes: torch.Tensor | 
     if tiny.rotated != SIZE:
         config["rope_parameters"] = {"partial_rotary_factor": tiny.rotated / SIZE}
         own["attention_value_scale"] = tiny.value_scale
+    if tiny.gemma:
+        del config["rope_theta"]
+        config |= {"model_type": "gemma4_text", "architectures": ["Gemma4DSparkModel"]}
+        config |= {"global_head_dim": tiny.size, "num_global_key_value_heads": tiny.kv_heads}
+        config |= {"attention_k_eq_v": True, "hidden_activation": "gelu_pytorch_tanh"}
+        config["rope_parameters"] = {"full_attention": TURNED}
+        config["layer_types"] = ["full_attention"] * 2
     if tiny.window:
         config["layer_types"] = ["full_attention", "sliding_attention"]
         config["sliding_window"] = tiny.window
@@ -218,7 +242,7 @@ def write_tiny_dflash(folder: Path, tiny: TinyDFlash, **changes: torch.Tensor | 
         own["output_multiplier"] = 0.5
     if tiny.flat:
         del own["projector_type"], own["sample_from_anchor"], config["dflash_config"]
-        config |= {**own, "architectures": ["Qwen3DSparkModel"], "num_anchors": 4}
+        config |= {**own, "num_anchors": 4}
     if tiny.rows:
         config = _as_speculators(tiny, config)
     folder.mkdir(parents=True, exist_ok=True)
@@ -250,6 +274,7 @@ def reference(
     joined = torch.cat([r.double() for r in residuals], dim=-1) @ w["fc.weight"].T
     context = _norm(joined, w["hidden_norm.weight"])
     x = embedding.double()[[newest] + [MASK] * (tiny.drafts - 1 + tiny.unread)]
+    x = x * tiny.target_hidden**0.5 if tiny.gemma else x
     for n in range(2):
         window = tiny.window if n == 1 else None
         x = _layer(tiny, w, f"layers.{n}", x, context, window)
@@ -385,6 +410,19 @@ def _layer(tiny, w, name, x, context, window):
     def attend(inner):
         return _attended(tiny, w, f"{name}.self_attn", inner, context, window)
 
+    def norm(part, inner):
+        return _norm(inner, w[f"{name}.{part}_layernorm.weight"])
+
+    if tiny.gemma:
+        x = x + norm("post_attention", attend(norm("input", x)))
+        inner = norm("pre_feedforward", x)
+        gate = torch.nn.functional.gelu(
+            inner @ w[f"{name}.mlp.gate_proj.weight"].T, approximate="tanh"
+        )
+        made = gate * (inner @ w[f"{name}.mlp.up_proj.weight"].T)
+        x = x + norm("post_feedforward", made @ w[f"{name}.mlp.down_proj.weight"].T)
+        return x * w[f"{name}.layer_scalar"]
+
     x = x + _convolved(w, f"{name}.attention_conv", x, w[f"{name}.input_layernorm.weight"], attend)
     norm = w[f"{name}.post_attention_layernorm.weight"]
     return x + _convolved(w, f"{name}.mlp_conv", x, norm, feed)
@@ -412,11 +450,16 @@ def _convolved(w, name, x, norm, inner):
 def _attended(tiny, w, name, x, context, window):
     length, everything = context.shape[0], torch.cat([context, x])
     places = torch.arange(everything.shape[0])
-    q = (x @ w[f"{name}.q_proj.weight"].T).view(-1, HEADS, SIZE)
-    k = (everything @ w[f"{name}.k_proj.weight"].T).view(-1, KV_HEADS, SIZE)
-    v = (everything @ w[f"{name}.v_proj.weight"].T).view(-1, KV_HEADS, SIZE) * tiny.value_scale
-    q = _turned(_norm(q, w[f"{name}.q_norm.weight"]), places[length:], tiny.rotated)
-    k = _turned(_norm(k, w[f"{name}.k_norm.weight"]), places, tiny.rotated)
+    q = (x @ w[f"{name}.q_proj.weight"].T).view(-1, HEADS, tiny.size)
+    k = (everything @ w[f"{name}.k_proj.weight"].T).view(-1, tiny.kv_heads, tiny.size)
+    if tiny.gemma:
+        v, pairs, scale = _norm(k, 1.0), tiny.size // 8, 1.0
+    else:
+        v = (everything @ w[f"{name}.v_proj.weight"].T).view(-1, KV_HEADS, SIZE)
+        v, pairs, scale = v * tiny.value_scale, tiny.rotated // 2, SIZE**-0.5
+    turned = tiny.size if tiny.gemma else tiny.rotated
+    q = _turned(_norm(q, w[f"{name}.q_norm.weight"]), places[length:], turned, pairs)
+    k = _turned(_norm(k, w[f"{name}.k_norm.weight"]), places, turned, pairs)
     rows = []
     for t in range(x.shape[0]):
         seen = places >= 0  # a whole block sees itself; windows only look back
@@ -425,8 +468,8 @@ def _attended(tiny, w, name, x, context, window):
             seen &= (places <= length + t) if tiny.kind == "dflash" else seen
         heads = []
         for h in range(HEADS):
-            group = h * KV_HEADS // HEADS
-            scores = k[seen, group] @ q[t, h] * SIZE**-0.5
+            group = h * tiny.kv_heads // HEADS
+            scores = k[seen, group] @ q[t, h] * scale
             sink = w.get(f"{name}.attention_sink_bias", torch.full((HEADS,), -torch.inf))[h, None]
             shares = torch.softmax(torch.cat([scores, sink]), dim=0)[:-1]
             heads.append(shares @ v[seen, group])
@@ -438,9 +481,10 @@ def _norm(x, weight):
     return x * (x.square().mean(-1, keepdim=True) + EPS).rsqrt() * weight
 
 
-def _turned(x, places, size):
-    """The first `size` elements of each head turned by position, halves apart."""
+def _turned(x, places, size, pairs):
+    """The first `pairs` pairs of the first `size` elements of each head turned, halves apart."""
     half = size // 2
     angle = places.double()[:, None] * BASE ** (-torch.arange(half, dtype=torch.float64) / half)
+    angle[:, pairs:] = 0
     turned = torch.complex(x[..., :half], x[..., half:size]) * torch.exp(1j * angle)[:, None]
     return torch.cat([turned.real, turned.imag, x[..., size:]], dim=-1)

@@ -18,13 +18,19 @@ from mlx_engine.loading.gguf.architecture import NAMES, Architecture
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
 from mlx_engine.loading.gguf.header import map_file
 from mlx_engine.loading.gguf.llama import LlamaGguf
-from mlx_engine.loading.gguf.metadata import GgufMetadata, layer_types
+from mlx_engine.loading.gguf.metadata import (
+    ROPE_FACTORS,
+    GgufMetadata,
+    layer_types,
+    rope_base,
+    rope_factors,
+)
 from mlx_engine.loading.gguf.model import translate_gguf
 from mlx_engine.loading.no_model import DrafterKind
 from mlx_engine.loading.safetensors import TensorInfo
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
-_TOKEN_MAP = "d2t"
+_TOKEN_MAP, _GEMMA_NORM = "d2t", "blk.0.post_ffw_norm.weight"
 _OUTSIDE = {
     "token_embd": "embed_tokens",
     "output_norm": "norm",
@@ -98,7 +104,7 @@ class _DFlashGguf(_DraftGguf):
     """DFlash, DFlash 2 and DSpark in a GGUF file."""
 
     model_type = "qwen3"
-    supported = ("embedding_scale", "final_logit_softcapping", "logit_scale")
+    supported = ("attention.scale", "embedding_scale", "final_logit_softcapping", "logit_scale")
     outside: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             **_OUTSIDE,
@@ -119,8 +125,37 @@ class _DFlashGguf(_DraftGguf):
             "attn_conv_proj": "attention_conv.kernel_projection",
             "ffn_conv_base": "mlp_conv.base_kernel",
             "ffn_conv_proj": "mlp_conv.kernel_projection",
+            "post_ffw_norm": "post_feedforward_layernorm",
+            "layer_output_scale.weight": "layer_scalar",
         }
     )
+
+    @override
+    def _published_name(self, block: int, name: str) -> str:
+        if name == "ffn_norm.weight" and self._is_gemma:
+            return "pre_feedforward_layernorm.weight"
+        return super()._published_name(block, name)
+
+    @property
+    def _is_gemma(self) -> bool:
+        return _GEMMA_NORM in self._file.tensors
+
+    def _gemma_fields(self) -> dict[str, object]:
+        """Fields of a draft model with layers of Gemma 4, all with full attention."""
+        shares = not self._any_layer_has("attn_v.weight")
+        rope = {"rope_theta": rope_base(self._metadata), "rope_type": "default"}
+        if ROPE_FACTORS in self._file.tensors:
+            pairs = self._head_dim // 2
+            factors = rope_factors(self._file, ROPE_FACTORS, pairs)
+            share = sum(factor == 1.0 for factor in factors) / pairs
+            rope |= {"rope_type": "proportional", "partial_rotary_factor": share}
+        return {
+            "global_head_dim": self._head_dim,
+            "attention_k_eq_v": shares,
+            "num_global_key_value_heads": self._kv_heads(0),
+            "hidden_activation": self._metadata.architecture_text("hidden_activation"),
+            "rope_parameters": {"full_attention": rope},
+        }
 
     @override
     def _family_config(self) -> dict[str, object]:
@@ -141,6 +176,8 @@ class _DFlashGguf(_DraftGguf):
             "output_multiplier": metadata.number("logit_scale", 1.0),
             "final_logit_softcapping": metadata.number("final_logit_softcapping", 0.0) or None,
         }
+        if self._is_gemma:
+            made |= self._gemma_fields()
         if metadata.has_key("attention.causal"):
             made["is_causal"] = metadata.flag("attention.causal")
         if "selector_hidden.weight" in tensors:
@@ -181,9 +218,9 @@ def read_gguf_drafter(path: Path) -> GgufDrafter | None:
             "GGUF. Draft with the heads of the model, a small model or prompt lookup.",
             path=path,
         )
-    unused = {_TOKEN_MAP}
-    if kind == "dflash" and "output.weight" not in file.tensors:
-        unused.add("token_embd.weight")  # a copy of the target's, which DeepSpec trains with
+    unused, names = {_TOKEN_MAP}, file.tensors
+    if kind == "dflash" and ("output.weight" not in names or _GEMMA_NORM in names):
+        unused |= {"token_embd.weight", "output.weight"}  # DeepSpec's copies of the target's
     tensors = {name: tensor for name, tensor in file.tensors.items() if name not in unused}
     rest = replace(file, tensors=tensors)
     made = translate_gguf(rest, architecture, _ARCHITECTURES[kind](rest))

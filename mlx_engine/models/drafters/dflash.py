@@ -99,11 +99,22 @@ class _Layer:
         self._norm = Norm.read(part, "input_layernorm", eps)
         self._queries = Linear.read(inner, "q_proj")
         self._keys = Linear.read(inner, "k_proj")
-        self._values = Linear.read(inner, "v_proj")
+        is_shared = sizes.attention.values == "keys"
+        self._values = None if is_shared else Linear.read(inner, "v_proj")
+        self._value_norm = None
+        if sizes.attention.value_norm:
+            ones = mx.ones((sizes.attention.value_dim,))
+            self._value_norm = Norm.from_weight(ones, inner, eps)
         self._out = Linear.read(inner, "o_proj")
         self._query_norm = Norm.read(inner, "q_norm", eps)
         self._key_norm = Norm.read(inner, "k_norm", eps)
-        self._second_norm = Norm.read(part, "post_attention_layernorm", eps)
+        before = "pre_feedforward" if sizes.is_gemma else "post_attention"
+        self._second_norm = Norm.read(part, f"{before}_layernorm", eps)
+        self._later_norms, self._factor = None, None
+        if sizes.is_gemma:
+            behind = ("post_attention_layernorm", "post_feedforward_layernorm")
+            self._later_norms = [Norm.read(part, name, eps) for name in behind]
+            self._factor = part.vector("layer_scalar")
         self._feed_forward = GatedFeedForward.read(part.subpart("mlp"), sizes.feed)
         self._sinks = inner.vector("attention_sink_bias") if sizes.sinks else None
         self._convolutions = None
@@ -117,6 +128,11 @@ class _Layer:
 
     def __call__(self, x: mx.array, cache: ContextCache) -> mx.array:
         """Run a draft block [1, B, H] behind the cached tokens, whose rows stay uncommitted."""
+        if self._later_norms is not None and self._factor is not None:
+            first_norm, last_norm = self._later_norms
+            x = x + first_norm(self._attend(self._norm(x), cache))
+            x = x + last_norm(self._feed_forward(self._second_norm(x)))
+            return x * self._factor.astype(x.dtype)
         if self._convolutions is None:
             x = x + self._attend(self._norm(x), cache)
             return self._feed_forward.add_to_residual(x, self._second_norm(x))
@@ -134,7 +150,7 @@ class _Layer:
         attended = mx.fast.scaled_dot_product_attention(
             queries,
             *seen,
-            scale=self._sizes.key_dim**-0.5,
+            scale=self._sizes.scale or self._sizes.key_dim**-0.5,
             mask=self._attention_mask(rows, start, seen.keys.shape[2] - rows),
             sinks=None if self._sinks is None else self._sinks.astype(x.dtype),
         )
@@ -143,8 +159,13 @@ class _Layer:
     def _keys_values(self, x: mx.array, start: int) -> KeysValues:
         """Keys and values [1, heads, T, size] of states [1, T, H], the first at `start`."""
         kept = self._sizes.kv_heads
-        keys = self._key_norm(self._split_heads(self._keys(x), kept)).transpose(0, 2, 1, 3)
-        values = self._split_heads(self._values(x), kept).transpose(0, 2, 1, 3)
+        projected = self._split_heads(self._keys(x), kept)
+        keys, values = self._key_norm(projected).transpose(0, 2, 1, 3), projected
+        if self._values is not None:
+            values = self._split_heads(self._values(x), kept)
+        if self._value_norm is not None:
+            values = self._value_norm(values)
+        values = values.transpose(0, 2, 1, 3)
         if self._sizes.value_scale != 1.0:
             values = values * self._sizes.value_scale
         return KeysValues(self._rotate(keys, start), values)
@@ -203,6 +224,7 @@ class DFlash(FeatureDrafter):
         ]
         self._norm = Norm.read(part, "norm", sizes.eps)
         self._choice = _read_choice(part, sizes, target.embed)
+        self._cap = sizes.cap if sizes.rows is not None or not target.caps_logits else None
         self._output = None if sizes.rows is None else Linear.read(part, "lm_head")
         table.check_all_used()
         self.arrays = (*table.taken_arrays, *self._tokens.arrays)
@@ -273,7 +295,7 @@ class DFlash(FeatureDrafter):
 
     def _row_logits(self, states: mx.array) -> mx.array:
         """Float32 logits of the output head's rows: the target's, or the draft model's own."""
-        own, cap = self._output, self._sizes.cap
+        own, cap = self._output, self._cap
         logits = self.target.logits(states) if own is None else own(states).astype(mx.float32)
         logits = logits * self._sizes.multiplier
         return logits if cap is None else mx.tanh(logits / cap) * cap

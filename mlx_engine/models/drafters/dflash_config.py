@@ -1,17 +1,19 @@
 """Configs of DFlash, DFlash 2, DSpark and LiLiCorr draft models: sizes, options, tensor shapes.
 
-They are published in three forms: z-lab's with a `dflash_config`, DeepSpec's without, and that of
-vLLM's speculators with a `transformer_layer_config`, and an output head for a part of the tokens.
+They are published in three forms: z-lab's with a `dflash_config`, DeepSpec's without, some with
+layers of Gemma 4, and that of vLLM's speculators with a `transformer_layer_config`, and an output
+head for a part of the tokens.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mlx_engine.models import layer_specs, model_spec
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.drafters.block_choice import CandidateSelector, MarkovHead
 from mlx_engine.models.drafters.lattice_choice import LatticeSizes, lattice_name
-from mlx_engine.models.families.llama import plain_feed_forward
+from mlx_engine.models.families.gemma4 import FULL, layer_type_rope
+from mlx_engine.models.families.llama import plain_feed_forward, read_activation
 from mlx_engine.models.rope import rope_spec
 from mlx_engine.values.errors import BadModelFile
 
@@ -24,6 +26,7 @@ def dflash_name(name: str) -> str:
     bare = name.removeprefix("model.")
     if bare.startswith("lilicorr."):
         return lattice_name(bare)
+    bare = bare.replace("confidence_proj.", "confidence_head.proj.")
     return f"{bare}.weight" if bare.endswith(_CODEBOOKS) else bare
 
 
@@ -62,7 +65,7 @@ class DFlashConfig:
     windows: for each layer how many tokens a row sees, None for all. causal: for each layer whether
     rows of a block see only those before them. sinks: an extra logit for each head. scale,
     multiplier: of embeddings and logits; cap: of logits. convolution, choice: None in the first
-    DFlash.
+    DFlash. is_gemma: layers are Gemma 4's, with norms before and behind and a factor at their end.
     """
 
     layers: tuple[int, ...]
@@ -83,6 +86,7 @@ class DFlashConfig:
     sinks: bool
     convolution: ConvolutionSizes | None
     choice: SelectorSizes | MarkovSizes | LatticeSizes | None
+    is_gemma: bool
 
     @staticmethod
     def read(config: Mapping[str, object], origin: str) -> "DFlashConfig":
@@ -113,8 +117,13 @@ class DFlashConfig:
             causal = False if fields.flag("sliding_window_non_causal", default=False) else told
             # they number a layer's input, which is the output of the one before
             layers = tuple(number - 1 for number in fields.counts("aux_hidden_state_layer_ids"))
-        hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
-        size = fields.count("head_dim", max(1, hidden // heads))
+        hidden, is_gemma = fields.count("hidden_size"), fields.has("global_head_dim")
+        attention = _gemma_attention(fields) if is_gemma else _attention(fields)
+        feed = plain_feed_forward(fields)
+        if is_gemma:
+            fields.require({"enable_moe_block": False, "hidden_size_per_layer_input": 0})
+            activation = read_activation(fields, "gelu_pytorch_tanh", "hidden_activation")
+            feed = replace(feed, activation=activation)
         vocabulary = fields.count("vocab_size")
         if not layers:
             raise BadModelFile(
@@ -140,21 +149,8 @@ class DFlashConfig:
             from_newest=from_newest,
             mask_token=fields.count("mask_token_id", minimum=0, maximum=vocabulary - 1),
             hidden=hidden,
-            attention=layer_specs.AttentionSpec(
-                heads,
-                fields.kv_heads(heads),
-                size,
-                size,
-                rope_spec(
-                    fields,
-                    size,
-                    rotated_share=1.0,
-                    interleaved=not fields.flag("rope_is_neox_style", default=True),
-                ),
-                qk_norm="head",
-                value_scale=fields.number("attention_value_scale", 1.0),
-            ),
-            feed=plain_feed_forward(fields),
+            attention=attention,
+            feed=feed,
             eps=fields.number("rms_norm_eps", 1e-6),
             vocabulary=vocabulary,
             rows=fields.count("draft_vocab_size", vocabulary)
@@ -162,7 +158,7 @@ class DFlashConfig:
             else None,
             windows=tuple(size_of_window if slides else None for slides in sliding),
             causal=tuple(slides if causal is None else causal for slides in sliding),
-            scale=fields.number("input_embedding_scale", 1.0),
+            scale=fields.number("input_embedding_scale", hidden**0.5 if is_gemma else 1.0),
             multiplier=fields.number("output_multiplier", 1.0),
             cap=fields.number("final_logit_softcapping", 1.0)
             if fields.has("final_logit_softcapping")
@@ -170,6 +166,7 @@ class DFlashConfig:
             sinks=fields.flag("attention_sink_bias", default=False),
             convolution=_convolution_sizes(fields, hidden),
             choice=choice,
+            is_gemma=is_gemma,
         )
 
     def tensors(self, stored_names: Collection[str] = ()) -> layer_specs.Shapes:
@@ -181,6 +178,9 @@ class DFlashConfig:
             "hidden_norm.weight": (hidden,),
             "norm.weight": (hidden,),
         }
+        if self.is_gemma:
+            block |= {f"{end}_feedforward_layernorm.weight": (hidden,) for end in ("pre", "post")}
+            block["layer_scalar"] = (1,)
         if self.sinks:
             block["self_attn.attention_sink_bias"] = (self.attention.heads,)
         if self.convolution is not None:
@@ -205,6 +205,41 @@ class DFlashConfig:
                 pairs = lattice.tensors(hidden)
                 made |= {f"lilicorr.{name}": shape for name, shape in pairs.items()}
         return made
+
+
+def _attention(fields: ConfigFields) -> layer_specs.AttentionSpec:
+    hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
+    size = fields.count("head_dim", max(1, hidden // heads))
+    interleaved = not fields.flag("rope_is_neox_style", default=True)
+    return layer_specs.AttentionSpec(
+        heads,
+        fields.kv_heads(heads),
+        size,
+        size,
+        rope_spec(fields, size, rotated_share=1.0, interleaved=interleaved),
+        qk_norm="head",
+        value_scale=fields.number("attention_value_scale", 1.0),
+    )
+
+
+def _gemma_attention(fields: ConfigFields) -> layer_specs.AttentionSpec:
+    """Attention of Gemma 4's full layers; keys may be values, and values are normed."""
+    heads, size = fields.count("num_attention_heads"), fields.count("global_head_dim")
+    shares = fields.flag("attention_k_eq_v", default=False)
+    kept = fields.count("num_global_key_value_heads" if shares else "num_key_value_heads")
+    if heads % kept:
+        raise fields.bad_field("num_global_key_value_heads", kept, f"a divisor of {heads}")
+    return layer_specs.AttentionSpec(
+        heads,
+        kept,
+        size,
+        size,
+        layer_type_rope(fields, size, FULL),
+        qk_norm="head",
+        scale=1.0,
+        values="keys" if shares else "projected",
+        value_norm=True,
+    )
 
 
 def _convolution_sizes(fields: ConfigFields, hidden: int) -> ConvolutionSizes | None:

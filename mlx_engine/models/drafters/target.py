@@ -154,13 +154,14 @@ class DraftTarget:
 
     layers: how many the model has. embed: int tokens [..., T] -> [..., T, H], unscaled.
     with_features: makes a FeatureModel whose features are the residuals after these layers,
-    from -1 (the embedding) on, in this order.
+    from -1 (the embedding) on, in this order. caps_logits: whether the model's logits are capped.
     """
 
     model: Model
     layers: int
     embed: Callable[[mx.array], mx.array]
     with_features: Callable[[Sequence[int]], FeatureModel]
+    caps_logits: bool
 
     def with_layer_outputs(self, after_layers: Sequence[int], origin: str) -> FeatureModel:
         """Wrap the target as a FeatureModel whose features are the residuals after these layers.
@@ -187,7 +188,8 @@ def make_draft_target(model: Model, origin: str) -> DraftTarget:
             forward = partial(model.forward_with_residuals, residual_layers=after_layers)
             return FeatureModel(model, forward, None if model.joint_forward is None else forward)
 
-        return DraftTarget(model, model.layers, model.embed, with_tapped_states)
+        has_cap = bool(model.spec.logit_cap)
+        return DraftTarget(model, model.layers, model.embed, with_tapped_states, has_cap)
     raise UnsupportedModel(
         "{origin}: draft models of this kind read hidden states of inner layers, which this "
         "version does not provide for this architecture. Draft with a small model or prompt "

@@ -48,6 +48,7 @@ FORMS = {
     "spark, masks alone": replace(TINY, kind="dspark", newest_drafts=False, sure=False, window=9),
     "spark, sinks": replace(TINY, kind="dspark", sinks=True),
     "spark of DeepSpec": replace(TINY, kind="dspark", flat=True),
+    "spark of Gemma 4": replace(TINY, kind="dspark", flat=True, gemma=True),
     "DFlash of speculators": replace(TINY, rows=120, window=7),
     "spark of speculators": replace(TINY, kind="dspark", rows=120),
     "spark of speculators, masks alone": replace(
@@ -106,6 +107,18 @@ def test_draft_logits_equal_the_reference(target, tmp_path, form):
     drafter = opened(write_tiny_dflash(tmp_path / "d", FORMS[form]), target.model)
     for chunks in ((), (1, 2, 9)):
         assert relative(found(drafter, target, chunks), wanted(FORMS[form], target)) < 1e-4
+
+
+def test_logits_are_capped_once(tmp_path):
+    """DeepSpec's configs repeat the cap of Gemma, whose output head is the draft model's."""
+    target, tiny = Target("gemma2", tmp_path / "t"), FORMS["spark of Gemma 4"]
+    cap = target.model.spec.logit_cap
+    folder = write_tiny_dflash(tmp_path / "d", tiny)
+    edit_config(folder, final_logit_softcapping=cap)
+    plain = block_of(tiny, target).logits.numpy()
+    assert np.abs(plain).max() > cap / 9
+    capped = cap * np.tanh(plain / cap)
+    assert relative(found(opened(folder, target.model), target), capped) < 1e-4
 
 
 NOT_CONVERTED = ("spark, masks alone", "DFlash of speculators")
