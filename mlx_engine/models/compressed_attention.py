@@ -17,6 +17,7 @@ from functools import partial
 from typing import NamedTuple
 
 import mlx.core as mx
+import numpy as np
 
 from metal_kernels.choice import MOST_ROWS
 from metal_kernels.stock import SCORES_BYTES, AttentionOptions
@@ -270,12 +271,16 @@ class _SeenRows(NamedTuple):
     @staticmethod
     def find(cache: CompressedCache, rows: int, window: int) -> "_SeenRows":
         """Find what the rows of the block just written see; window: tokens, its own included."""
-        at = row_positions(cache.next_row_index(), range(rows))[:, None]
+        start, ratio = cache.next_row_index(), max(1, cache.ratio)
+        if isinstance(start, int):  # from the host, without a launch
+            places = np.arange(start, start + rows, dtype=np.uint32)[:, None]
+            known = places.astype(np.int32) + np.arange(1 - window, 1, dtype=np.int32)
+            indices = np.maximum(known - cache.first, 0)
+            return _SeenRows(*map(mx.array, (indices, known >= 0, (places + 1) // ratio)))
+        at = row_positions(start, range(rows))[:, None]
         tokens = at + mx.arange(1 - window, 1)
-        complete = (at + 1) // max(1, cache.ratio)
-        return _SeenRows(
-            mx.maximum(tokens - cache.first, 0), tokens >= 0, complete.astype(mx.uint32)
-        )
+        complete = ((at + 1) // ratio).astype(mx.uint32)
+        return _SeenRows(mx.maximum(tokens - cache.first, 0), tokens >= 0, complete)
 
     def rows(self, part: slice) -> "_SeenRows":
         """Cut out some of the rows."""

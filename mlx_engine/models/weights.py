@@ -281,6 +281,7 @@ def _rows_of_heads(matrix: Matrix, heads: int, rows: slice) -> Matrix:
     """Take the same rows of each head of a matrix grouped by head -> [heads, rows, K]."""
 
     def take_head_rows(array: mx.array) -> mx.array:
-        return mx.contiguous(array.reshape(heads, -1, array.shape[-1])[:, rows])
+        split = array.reshape(heads, -1, array.shape[-1])
+        return split if rows == slice(0, split.shape[1]) else mx.contiguous(split[:, rows])
 
     return matrix.map_arrays(take_head_rows)

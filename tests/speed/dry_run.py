@@ -30,6 +30,7 @@ from rich.table import Table
 
 from metal_kernels.choice import ALL_ROWS, NO_ROWS, KernelName, Kernels, KernelWork, Verdict
 from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.cache.compressed import CompressedCache
 from mlx_engine.decoding.round import Pass, Round
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.contract import DraftChoice, UnreadRowArrays
@@ -310,7 +311,10 @@ class _DryRun:
         shown = [cache for cache in sequence.caches.layers if isinstance(cache, AttentionCache)]
         rows = [part for cache in shown for part in (*cache.keys_and_values(), *cache.others)]
         rows += [cache.summaries for cache in shown if cache.summaries is not None]
-        self._cached = sum(part.nbytes for part in rows) // PROMPT
+        for cache in sequence.caches.layers:
+            if isinstance(cache, CompressedCache):
+                rows += cache.entries(cache.entry_count)
+        self._cached = round(sum(part.nbytes for part in rows) / PROMPT)
         self._cache_bytes = sequence.caches.nbytes
         ready = (array for table in tables for array in table.taken_arrays)
         return _Model(decoder, sequence), [hidden, *sequence.caches.arrays(), *ready]
