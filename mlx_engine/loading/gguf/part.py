@@ -170,8 +170,10 @@ class GgufPart(TensorInfo):
 KernelReads = Callable[[str, tuple[int, ...]], bool]
 """Block type and shape of a matrix or stack -> whether our kernels multiply by it."""
 
-_BY_HEAD = ("kv_b_proj.weight", "embed_q.weight", "unembed_out.weight")
-_BY_HEAD += ("wo_a.weight", "o_a_proj.weight")
+_BY_HEAD = (
+    *("kv_b_proj.weight", "embed_q.weight", "unembed_out.weight"),
+    *("wo_a.weight", "o_a_proj.weight"),
+)
 """Matrices of attention that are used by heads or groups of heads, and not by kernels."""
 
 
