@@ -94,6 +94,12 @@ CONFIGS = {
     },
     "latent attention": {"model_type": "deepseek_v3", **_LATENT},
     "selected latents": {"model_type": "hy_v4", **_LATENT, **_INDEXED},
+    "pools of latents": {
+        **{"model_type": "glm5_next", **_LATENT, **_INDEXED, "qk_rope_head_dim": 0},
+        **{"index_kpool": 4, "index_topk_pattern": "FF", "hc_mult": 2, "hc_sinkhorn_iters": 2},
+        **{"layer_types": ["linear_attention", "full_attention"], "linear_num_heads": 2},
+        **{"linear_head_dim": 32},
+    },
     "decay by channel": {
         **{"model_type": "bailing_hybrid", "kda_lower_bound": -5.0, **_LATENT},
         **{"layer_group_size": 2, "head_dim": 32},
@@ -146,10 +152,12 @@ CONFIGS = {
 }
 
 
-LATENT = ("latent attention", "selected latents", "decay by channel")
+SELECTED = ("selected latents", "pools of latents")
+LATENT = ("latent attention", *SELECTED, "decay by channel")
 IN_ONE_FORM = {
     "decay by channel": "gguf",
     "selected latents": "folder",
+    "pools of latents": "folder",
     "sliding window": "gguf",
     "heads of 80": "folder",
     "window and sinks": "folder",
@@ -181,7 +189,8 @@ def convert_stored(
     made: dict[str, mx.array] = {}
     for name, shape in shapes.items():
         values = mx.array(draw.standard_normal(shape).astype(np.float32) / np.sqrt(shape[-1]))
-        small = len(shape) == 1 or "conv1d" in name or name.endswith(("gate.weight", "bias"))
+        small = len(shape) == 1 or "conv1d" in name
+        small |= name.endswith(("gate.weight", "bias", "pool_places"))
         if name.endswith("norm.weight"):
             values = 1 + 0.1 * values
         if small:
@@ -306,7 +315,7 @@ def test_types_cache_bytes_and_words(name: str, form: str) -> None:
     assert 0 < drafted.stats.accepted < drafted.stats.drafted
     latent = name in LATENT
     attended = made.rows_attended("attention_parts_" + ("latent" if latent else "dense"))
-    assert attended == ({1} if name == "selected latents" else {1, 4})  # each its own tokens
+    assert attended == ({1} if name in SELECTED else {1, 4})  # each its own tokens
     if model.heads:
         heads = MtpDraft(model.heads, DraftOptions(depth=3))
         drafted = run(model, PROMPT, heads, 3, options=options, max_tokens=5, chunk=CHUNK)
@@ -328,6 +337,7 @@ def apart(one: mx.array, other: mx.array) -> float:
         ("latent attention", 8),
         ("latent attention", 4),
         ("selected latents", 8),
+        ("pools of latents", 8),
         ("sizes apart", 8),
         ("delta net", 4),
     ],
@@ -341,7 +351,7 @@ def test_over_caches_of_few_bits(name: str, bits: CacheBits) -> None:
     )
     assert with_known_drafts(model, plain.tokens, options, cache).tokens == plain.tokens
     kernel = f"attention_parts_{cache_format_name(bits, is_latent=name in LATENT)}"
-    assert made.rows_attended(kernel) == ({1} if name == "selected latents" else {1, 4})
+    assert made.rows_attended(kernel) == ({1} if name in SELECTED else {1, 4})
     every = {one.kernel for one in made.launcher.reports}
     assert {one for one in every if one.startswith("attention_parts")} == {kernel}
 
