@@ -71,9 +71,19 @@ _FAMILIES = (
         "patch_embedder.input_proj.weight",
         "<|image|>",
     ),
+    _TowerFamily(
+        "gemma4_unified",
+        ("gemma4_unified", "gemma4_unified_text"),
+        re.compile(r"(?:model\.)?(?:vision_embedder\.|(?=embed_vision\.))(.+)"),
+        "patch_dense.weight",
+        "<|image|>",
+    ),
 )
+_SAME_IN_GGUF: Mapping[TowerKind, TowerKind] = {"gemma4_unified": "gemma4"}
+"""Kinds of towers of models whose text parts have the GGUF architecture of another kind's."""
+
 _BY_KIND = {family.kind: family for family in _FAMILIES}
-_TRANSPOSED = "mm_input_projection.weight"
+_TRANSPOSED, _POSITIONS = "mm_input_projection.weight", "pos_embedding"
 _BY_TYPE = {name: family for family in _FAMILIES for name in family.model_types}
 _MOST_PIXELS = 16777216
 """Of a picture as the tower of Qwen3.5 sees it, where its files say nothing of them."""
@@ -152,7 +162,8 @@ def find_gguf_vision(
         except EngineError as damaged:
             error = damaged
             continue
-        if tower.kind == family.kind and tower.out_hidden == config.get("hidden_size"):
+        kind = _SAME_IN_GGUF.get(tower.kind, tower.kind)
+        if kind == family.kind and tower.out_hidden == config.get("hidden_size"):
             whole = {**tower.config, "image_token_id": tokens.index(family.placeholder)}
             identity = f"{path.name} {sum(part.file_nbytes for part in tower.tensors.values())}"
             found = VisionPart(None, tower.kind, tower.tensors, whole, tower.processing, str(path))
@@ -210,7 +221,11 @@ def picture_sizes(part: VisionPart, tower_bytes: int, element: int) -> PictureSi
         )
         fields = whole.section("vision_config")
         assert fields is not None, "a part with a tower has the tower's config"
-        hidden, patch = fields.count("hidden_size"), fields.count("patch_size")
+        if part.kind == "gemma4_unified":  # which has no layers
+            hidden = fields.count("mm_embed_dim", 3840)
+            none = {"intermediate_size": 1, "num_attention_heads": 1}
+            fields = fields.with_values(hidden_size=hidden, **none)
+        hidden, patch = fields.count("hidden_size"), fields.count("patch_size", 16)
         is_qwen = part.kind in ("qwen3", "qwen3_vl")
         if is_qwen:
             merge, size = fields.count("spatial_merge_size", 2), process.section("size") or process
@@ -278,12 +293,16 @@ def open_tower(part: VisionPart, hidden: int, half: mx.Dtype | None) -> LoadedTo
 def _build_tower(part: VisionPart, hidden: int, table: WeightTable) -> VisionTower:
     from mlx_engine.models.vision.gemma3 import Gemma3Tower, Gemma3VisionSpec
     from mlx_engine.models.vision.gemma4 import Gemma4Tower, Gemma4VisionSpec
+    from mlx_engine.models.vision.gemma4_unified import Gemma4UnifiedTower, Gemma4UnifiedVisionSpec
     from mlx_engine.models.vision.qwen3 import Qwen3Tower, Qwen3VisionSpec
 
     config, processing, origin = part.config, part.processing, part.origin
     if part.kind == "gemma3":
         siglip = Gemma3VisionSpec.read(config, processing, hidden, origin)
         return Gemma3Tower(siglip, table, part.identity)
+    if part.kind == "gemma4_unified":
+        unified = Gemma4UnifiedVisionSpec.read(config, processing, hidden, origin)
+        return Gemma4UnifiedTower(unified, table, part.identity)
     if part.kind == "gemma4":
         gemma = Gemma4VisionSpec.read(config, processing, hidden, origin)
         return Gemma4Tower(gemma, table, part.identity)
@@ -302,7 +321,8 @@ def _build_tower(part: VisionPart, hidden: int, table: WeightTable) -> VisionTow
 def _arranged(arrays: Mapping[str, mx.array], kernel: str) -> dict[str, mx.array]:
     """Arrange arrays as towers read them: kernels as matrices, limits as numbers.
 
-    Gemma 3's projection, stored [inputs, outputs], becomes a matrix of outputs.
+    Gemma 3's projection, stored [inputs, outputs], becomes a matrix of outputs; Gemma 4 12B's
+    positions, stored [2, positions, H] in GGUF files, become [positions, 2, H].
     """
     made = {
         name: array.reshape(()) if name.endswith(("_min", "_max")) and array.size == 1 else array
@@ -312,6 +332,8 @@ def _arranged(arrays: Mapping[str, mx.array], kernel: str) -> dict[str, mx.array
         made[kernel] = _patch_matrix(made[kernel], made.pop(f"{kernel}.1", None))
     if _TRANSPOSED in made:
         made[_TRANSPOSED] = made[_TRANSPOSED].T
+    if _POSITIONS in made and made[_POSITIONS].shape[0] == 2:
+        made[_POSITIONS] = made[_POSITIONS].swapaxes(0, 1)
     return made
 
 

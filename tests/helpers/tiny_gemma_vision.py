@@ -25,8 +25,9 @@ from tiny_vision import TEMPLATE
 
 from mlx_engine.values.picture import Picture
 
-Kind = Literal["gemma3", "gemma4", "gemma4 small"]
-KINDS: tuple[Kind, ...] = ("gemma3", "gemma4", "gemma4 small")
+Kind = Literal["gemma3", "gemma4", "gemma4 small", "gemma4 12b"]
+KINDS: tuple[Kind, ...] = ("gemma3", "gemma4", "gemma4 small", "gemma4 12b")
+CLASSES = {"gemma3": "Gemma3", "gemma4 12b": "Gemma4Unified"}
 VOCABULARY, PLACEHOLDER = 300, 298
 MARKS = {
     "gemma3": ("<start_of_image>", "<image_soft_token>", "<end_of_image>"),
@@ -83,6 +84,18 @@ def _config(kind: Kind) -> hf.PreTrainedConfig:
             eoi_token_index=IDS["eoi"],
             image_token_index=PLACEHOLDER,
         )
+    marks = {
+        "boi_token_id": IDS["boi"],
+        "eoi_token_id": IDS["eoi"],
+        "image_token_id": PLACEHOLDER,
+        "video_token_id": -1,
+        "audio_token_id": -1,
+    }
+    if kind == "gemma4 12b":
+        vision = {"patch_size": 4, "pooling_kernel_size": 2, "mm_embed_dim": 32,
+                  "mm_posemb_size": 280, "output_proj_dims": 32}  # fmt: skip
+        text = _TEXT | {"global_head_dim": 32, "final_logit_softcapping": 20.0}
+        return hf.Gemma4UnifiedConfig(text_config=text, vision_config=vision, **marks)
     is_small = kind == "gemma4 small"
     text = {
         "global_head_dim": 32,
@@ -103,11 +116,7 @@ def _config(kind: Kind) -> hf.PreTrainedConfig:
     return hf.Gemma4Config(
         text_config=_TEXT | text,
         vision_config=_VISION | vision,
-        boi_token_id=IDS["boi"],
-        eoi_token_id=IDS["eoi"],
-        image_token_id=PLACEHOLDER,
-        video_token_id=-1,
-        audio_token_id=-1,
+        **marks,
     )
 
 
@@ -115,13 +124,13 @@ def _config(kind: Kind) -> hf.PreTrainedConfig:
 def reference(kind: Kind) -> hf.PreTrainedModel:
     """transformers' model, in float32."""
     torch.manual_seed(7)
-    name = "Gemma3" if kind == "gemma3" else "Gemma4"
+    name = CLASSES.get(kind, "Gemma4")
     model = getattr(hf, f"{name}ForConditionalGeneration")(_config(kind)).eval().float()
     with torch.no_grad():
         for part, value in [*model.named_parameters(), *model.named_buffers()]:
             if part.endswith(("_min", "_max")):
                 value.fill_(-0.9 if part.endswith("_min") else 0.7)
-            elif part.endswith("position_embedding_table"):
+            elif part.endswith(("position_embedding_table", "pos_embedding")):
                 value.normal_(0, 0.3)
             elif part.endswith("input_projection_weight"):
                 value.normal_(0, 0.2)
@@ -177,7 +186,9 @@ def write_tokenizer(folder: Path, kind: Kind) -> None:
 
 
 def image_processor(kind: Kind, **changes: int) -> hf.BaseImageProcessor:
-    """transformers' processor of pictures."""
+    """transformers' processor of pictures; the 12B's own needs torchvision, and cuts likewise."""
+    if kind == "gemma4 12b":
+        changes = {"patch_size": 8, "pooling_kernel_size": 1} | changes
     made = hf.Gemma3ImageProcessorPil if kind == "gemma3" else hf.Gemma4ImageProcessorPil
     return made(**PROCESSING[family(kind)] | changes)
 
@@ -227,8 +238,14 @@ def reference_logits(
     kinds = (tokens == PLACEHOLDER).int()
     kept = _of_model(inputs)
     kept["token_type_ids" if kind == "gemma3" else "mm_token_type_ids"] = kinds
+    model, made = reference(kind), torch.zeros(1, len(ids), 32)
+    if kind == "gemma4 12b":  # masks as for generating; a bare forward pass there has others
+        told = {"past_key_values": None, "position_ids": torch.arange(len(ids))[None]}
+        kept["attention_mask"] = model.create_masks_for_generate(
+            model.config, made, None, mm_token_type_ids=kinds, **told
+        )
     with torch.no_grad():
-        return reference(kind)(input_ids=tokens, **kept).logits[0].numpy()
+        return model(input_ids=tokens, **kept).logits[0].numpy()
 
 
 def write_gemma_gguf(
@@ -245,7 +262,7 @@ def write_gemma_gguf(
     model = reference(kind)
     text = folder / "text"
     name = "Gemma3ForCausalLM" if kind == "gemma3" else "Gemma4ForCausalLM"
-    plain = getattr(hf, name)(model.config.text_config)
+    plain = getattr(hf, name)(_config("gemma4" if kind == "gemma4 12b" else kind).text_config)
     plain.model.load_state_dict(model.model.language_model.state_dict())
     plain.save_pretrained(text)
     folder.mkdir(exist_ok=True)
@@ -259,10 +276,10 @@ def write_gemma_gguf(
     sizes: dict[str, object] = {
         "image_size": 24 if kind == "gemma3" else 224,
         "patch_size": 4,
-        "embedding_length": vision.hidden_size,
-        "feed_forward_length": vision.intermediate_size,
-        "block_count": vision.num_hidden_layers,
-        "attention.head_count": vision.num_attention_heads,
+        "embedding_length": 32,
+        "feed_forward_length": getattr(vision, "intermediate_size", 0),
+        "block_count": getattr(vision, "num_hidden_layers", 0),
+        "attention.head_count": getattr(vision, "num_attention_heads", 0),
         "attention.layer_norm_epsilon": 1e-6,
         "projection_dim": 32,
         "projector.scale_factor": 2,
@@ -273,7 +290,7 @@ def write_gemma_gguf(
     metadata = {f"clip.vision.{key}": value for key, value in sizes.items()} | {
         "general.architecture": "clip",
         "general.type": "mmproj",
-        projector: "gemma3" if kind == "gemma3" else "gemma4v",
+        projector: {"gemma3": "gemma3", "gemma4 12b": "gemma4uv"}.get(kind, "gemma4v"),
         **(changes or {}),
     }
     stored = [_converted(part, value, matrices) for part, value in _tower(like).items()]
@@ -285,8 +302,27 @@ def write_gemma_gguf(
 
 def _tower(folder: Path) -> dict[str, NDArray[np.float32]]:
     found = load_file(folder / "model.safetensors")
-    parts = ("vision_tower", "embed_vision", "multi_modal_projector")
+    parts = ("vision_tower", "vision_embedder", "embed_vision", "multi_modal_projector")
     return {name: value for name, value in found.items() if any(part in name for part in parts)}
+
+
+_EMBEDDER = {
+    "patch_dense": "v.patch_embd",
+    "patch_ln1": "v.patch_norm.1",
+    "patch_ln2": "v.patch_norm.2",
+    "pos_norm": "v.patch_norm.3",
+    "pos_embedding": "v.position_embd.weight",
+}
+
+
+def _converted_embedder(name: str, value: NDArray[np.float32]) -> RawTensor:
+    """Of Gemma 4 12B; the weights of pixels are put colour by colour."""
+    base, dot, part = name.partition(".")
+    if name == "pos_embedding":
+        value = value.transpose(1, 0, 2)
+    if name in ("patch_dense.weight", "patch_ln1.weight", "patch_ln1.bias"):
+        value = value.reshape(*value.shape[:-1], -1, 3).swapaxes(-1, -2).reshape(value.shape)
+    return tensor(f"{_EMBEDDER[base]}{dot}{part}", value)
 
 
 _NAMES = gguf.get_tensor_name_map(gguf.MODEL_ARCH.MMPROJ, 2)
@@ -302,6 +338,8 @@ def _converted(
         value = value + 1
     if name.endswith("input_proj.weight"):
         value = value.reshape(32, 4, 4, 3).transpose(0, 3, 1, 2)
+    if "vision_embedder" in name:
+        return _converted_embedder(name.removeprefix("model.vision_embedder."), value)
     name = name.replace("_weight", ".weight")
     name = name.replace("model.vision_tower.encoder.", "vision_model.model.")
     name = name.replace(".linear.weight", ".weight")

@@ -12,8 +12,8 @@ from mlx_engine.loading.gguf.metadata import GgufMetadata
 from mlx_engine.loading.gguf.part import GgufPart, HfTensor, arrays_of_tensor
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
-TowerKind = Literal["qwen3", "qwen3_vl", "gemma3", "gemma4"]
-"""Kinds of towers: that of Qwen3.5 (and of Qwen3-VL, with deepstack), those of Gemma 3 and 4."""
+TowerKind = Literal["qwen3", "qwen3_vl", "gemma3", "gemma4", "gemma4_unified"]
+"""Kinds of towers; that of Qwen3-VL is Qwen3.5's with deepstack."""
 
 _BLOCK = re.compile(r"v\.blk\.(\d+)\.(\w+)")
 _DEEP = re.compile(r"v\.deepstack\.(\d+)\.(norm|fc1|fc2)")
@@ -130,6 +130,18 @@ def _gemma4_config(file: GgufFile, metadata: GgufMetadata) -> Mapping[str, objec
     return {"vision_config": fields}
 
 
+def _gemma4_unified_config(file: GgufFile, metadata: GgufMetadata) -> Mapping[str, object]:
+    fields = {
+        "patch_size": metadata.count("vision.patch_size"),
+        "pooling_kernel_size": metadata.count("vision.projector.scale_factor", 3),
+        "mm_embed_dim": metadata.count("vision.embedding_length"),
+        "mm_posemb_size": file.tensor("v.position_embd.weight").shape[1],
+        "rms_norm_eps": metadata.number("vision.attention.layer_norm_epsilon", 1e-6),
+        "colour_planes": True,
+    }
+    return {"vision_config": fields}
+
+
 _FORMS = {
     "qwen3vl_merger": _Form(
         "qwen3",
@@ -198,6 +210,20 @@ _FORMS = {
         },
         _gemma4_config,
     ),
+    "gemma4uv": _Form(
+        "gemma4_unified",
+        {
+            "v.patch_embd": "patch_dense",
+            "v.patch_norm.1": "patch_ln1",
+            "v.patch_norm.2": "patch_ln2",
+            "v.patch_norm.3": "pos_norm",
+            "v.position_embd": "pos_embedding",
+            "mm.input_projection": "embed_vision.embedding_projection",
+        },
+        "",
+        {},
+        _gemma4_unified_config,
+    ),
 }
 """Forms of towers by `clip.projector_type`."""
 
@@ -213,7 +239,7 @@ def _vision_tensor_name(name: str, form: _Form, deep_layers: Sequence[int]) -> s
         return f"{merger}.{deep[2].replace('fc', 'linear_fc')}{dot}{kind}"
     if block is not None and block[2] in form.in_block:
         return f"{form.block}.{block[1]}.{form.in_block[block[2]]}{dot}{kind}"
-    if base.endswith("position_embd") and form.kind == "gemma4":
+    if base.endswith("position_embd") and form.kind in ("gemma4", "gemma4_unified"):
         return form.names[base]
     return f"{form.names[base]}{dot}{kind}" if base in form.names else name
 

@@ -21,6 +21,7 @@ from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.layers import Embedding, Linear, Norm, activation
 from mlx_engine.models.vision.contract import TokenGrid
 from mlx_engine.models.vision.patches import (
+    BILINEAR,
     PatchCut,
     attend_to_all,
     layer_norm_shapes,
@@ -29,8 +30,6 @@ from mlx_engine.models.vision.patches import (
 )
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.picture import Picture
-
-_BILINEAR = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ class Gemma3VisionSpec:
             hidden=fields.count("hidden_size"),
             intermediate=fields.count("intermediate_size"),
             heads=fields.count("num_attention_heads"),
-            cut=PatchCut.read(patch, patches // side, process, _BILINEAR),
+            cut=PatchCut.read(patch, patches // side, process, BILINEAR),
             side=side,
             eps=fields.number("layer_norm_eps", 1e-6),
             out_hidden=out_hidden,

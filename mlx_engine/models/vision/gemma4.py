@@ -3,7 +3,7 @@
 A picture keeps its proportions: it is resized to the largest grid of whole tokens within a budget
 (280 by default). Patches have a learned position by row and one by column, and rotary ones; tokens
 are averages of 3 x 3 patches. Some checkpoints clip the inputs and outputs of linear layers, or
-standardise the tokens. The tower of Gemma 4 12B ("unified"), which has no layers, is another one.
+standardise the tokens. Gemma 4 12B has another tower (gemma4_unified.py).
 """
 
 import math
@@ -20,17 +20,24 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.layers import Linear, Norm, Rotation, activation
 from mlx_engine.models.vision.contract import TokenGrid
-from mlx_engine.models.vision.patches import PatchCut, attend_to_all, positions_of_text
+from mlx_engine.models.vision.patches import (
+    BICUBIC,
+    PatchCut,
+    attend_to_all,
+    positions_of_text,
+)
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.picture import Picture
 
-_BICUBIC = 3
 _NORMS = (
     "input_layernorm",
     "post_attention_layernorm",
     "pre_feedforward_layernorm",
     "post_feedforward_layernorm",
 )
+PROMPT_TEXTS: Mapping[str, str] = MappingProxyType({"<|image|>": "<|image><|image|><image|>"})
+"""What the chat template writes for a picture -> what a prompt has there."""
+
 _LIMITS = ("input_min", "input_max", "output_min", "output_max")
 
 
@@ -81,7 +88,7 @@ class Gemma4VisionSpec:
         if positions < most * pool:
             raise fields.bad_field("position_embedding_size", positions, f"at least {most * pool}")
         rope = fields.section("rope_parameters") or ConfigFields({}, origin)
-        cut = PatchCut.read(fields.count("patch_size", 16), pool, process, _BICUBIC)
+        cut = PatchCut.read(fields.count("patch_size", 16), pool, process, BICUBIC)
         return Gemma4VisionSpec(
             placeholder_token=whole.count("image_token_id", 258880),
             depth=fields.layers(),
@@ -132,22 +139,26 @@ class Gemma4VisionSpec:
             shapes |= {f"{block}.self_attn.{name}.weight": (self.head_dim,) for name in names}
         return shapes
 
-    def token_grid(self, picture: Picture) -> TokenGrid:
-        """Compute the grid of a picture's tokens: the largest of its proportions in the budget."""
-        height, width, token = picture.height, picture.width, self.cut.side * self.cut.merge
-        factor = math.sqrt(self.most_tokens * token**2 / (height * width))
-        rows, columns = (math.floor(factor * side / token) for side in (height, width))
-        if not rows:
-            return TokenGrid(1, min(width // height, self.most_tokens))
-        if not columns:
-            return TokenGrid(min(height // width, self.most_tokens), 1)
-        return TokenGrid(rows, columns)
+
+def largest_grid(picture: Picture, token_side: int, most_tokens: int) -> TokenGrid:
+    """Compute the largest grid of tokens that has a picture's proportions.
+
+    token_side: pixels along each side of a token.
+    """
+    height, width = picture.height, picture.width
+    factor = math.sqrt(most_tokens * token_side**2 / (height * width))
+    rows, columns = (math.floor(factor * side / token_side) for side in (height, width))
+    if not rows:
+        return TokenGrid(1, min(width // height, most_tokens))
+    if not columns:
+        return TokenGrid(min(height // width, most_tokens), 1)
+    return TokenGrid(rows, columns)
 
 
 class Gemma4Tower:
     """A vision tower built from its spec and weights; implements contract.VisionTower."""
 
-    prompt_texts: Mapping[str, str] = MappingProxyType({"<|image|>": "<|image><|image|><image|>"})
+    prompt_texts = PROMPT_TEXTS
     reads_whole_pictures = True
 
     def __init__(self, spec: Gemma4VisionSpec, table: WeightTable, identity: str = "") -> None:
@@ -163,13 +174,14 @@ class Gemma4Tower:
         if spec.standardises:
             names = ("std_bias", "std_scale")
             self._shift, self._scale = (part.vector(name, mx.float32) for name in names)
-        self._norm = _plain_norm(spec.hidden, spec.eps, part)
+        self._norm = plain_norm(spec.hidden, spec.eps, part)
         self._out = Linear.read(part, "embed_vision.embedding_projection")
         table.check_all_used()
 
     def token_grid(self, picture: Picture) -> TokenGrid:
         """Compute the grid of a picture's tokens from its size."""
-        return self._spec.token_grid(picture)
+        cut = self._spec.cut
+        return largest_grid(picture, cut.side * cut.merge, self._spec.most_tokens)
 
     def rope_positions(self, grid: TokenGrid) -> NDArray[np.int64]:
         """RoPE positions of a picture's tokens relative to its first, int [3, tokens]."""
@@ -218,7 +230,7 @@ class _Block:
         self._head_norms = [
             read_norm(attention, "q_norm"),
             read_norm(attention, "k_norm"),
-            _plain_norm(spec.head_dim, spec.eps, part),
+            plain_norm(spec.head_dim, spec.eps, part),
         ]
         self._activate = activation("gelu_tanh")
 
@@ -253,7 +265,7 @@ class _ClippedLinear:
         return mx.clip(self._linear(mx.clip(x, low, high)), least, most)
 
 
-def _plain_norm(size: int, eps: float, part: Part) -> Norm:
+def plain_norm(size: int, eps: float, part: Part) -> Norm:
     """RMS norm without a weight."""
     return Norm.from_weight(mx.ones(size, part.table.computed), part, eps)
 

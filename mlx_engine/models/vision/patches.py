@@ -19,6 +19,9 @@ from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.vision.contract import TokenGrid
 from mlx_engine.values.picture import Picture
 
+BILINEAR, BICUBIC = 2, 3
+"""Pillow's numbers of filters that resize."""
+
 
 class PatchCut(NamedTuple):
     """How a resized picture is cut: `side` pixels of a patch, `merge` patches of a token a side.

@@ -24,6 +24,7 @@ from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.layers import Embedding, Linear, Norm, Rotation, activation
 from mlx_engine.models.vision.contract import TokenGrid
 from mlx_engine.models.vision.patches import (
+    BICUBIC,
     PatchCut,
     attend_to_all,
     layer_norm_shapes,
@@ -36,7 +37,6 @@ from mlx_engine.values.picture import Picture
 _EPS = 1e-6
 _MOST_PROPORTION = 200
 _ROPE_BASE = 10000.0
-_BICUBIC = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Qwen3VisionSpec:
             intermediate=fields.count("intermediate_size"),
             heads=heads,
             cut=PatchCut.read(
-                fields.count("patch_size"), fields.count("spatial_merge_size", 2), process, _BICUBIC
+                fields.count("patch_size"), fields.count("spatial_merge_size", 2), process, BICUBIC
             ),
             side=math.isqrt(fields.count("num_position_embeddings")),
             deep_layers=fields.counts("deepstack_visual_indexes"),
