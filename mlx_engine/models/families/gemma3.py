@@ -3,7 +3,7 @@
 Gemma 3 norms before and after mixer and feed-forward and has five sliding-window layers, with an
 unscaled RoPE base of their own, to each full one. The first Gemma norms before only and has no
 windows. Norm weights are stored as w and used as 1 + w; embeddings are multiplied by
-sqrt(hidden_size).
+sqrt(hidden_size). In Gemma 3 rows of a picture attend to all of it, within a layer's window.
 """
 
 import math

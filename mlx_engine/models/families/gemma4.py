@@ -2,7 +2,9 @@
 
 The last layers may read the keys and values of the last earlier layer of their type. Small models
 have per-layer inputs, one has experts in parallel to a dense feed-forward; full layers may use
-projected keys as values. Norm weights are used as stored.
+projected keys as values. Norm weights are used as stored. In sliding layers of all but the small
+models (`use_bidirectional_attention`) rows of a picture attend to all of it, within the window;
+transformers does so when it generates, while llama.cpp has no causal mask there in any layer.
 """
 
 import math
