@@ -33,6 +33,7 @@ from app.window.controls.dialogs import choose_files, choose_folder, choose_targ
 from app.window.controls.icons import app_icon
 from app.window.language import tr
 from app.window.widgets import Widgets
+from mlx_engine.values.errors import BadPicture
 from mlx_engine.values.words import Words, join_words
 
 ENDINGS = (".md", ".pdf", ".json")
@@ -115,7 +116,7 @@ class FileController(QObject):
                 title = self._store.chats.get(chat_id).title
             else:
                 export_chat(self._store, chat_id, path)
-        except StoreError as error:
+        except (StoreError, BadPicture) as error:
             self._fail(str(error))
             return
         if is_pdf:
@@ -144,7 +145,7 @@ class FileController(QObject):
             path = free_path(folder, self._file_name(chat_id), ending)
             try:
                 export_chat(self._store, chat_id, path)
-            except StoreError as error:
+            except (StoreError, BadPicture) as error:
                 self._fail(
                     Words(
                         "{error} {done:,} of {total:,} chats were written.",
@@ -190,7 +191,12 @@ class FileController(QObject):
         defaults = self._settings.value.new_chat
 
         def read_all() -> list[NewChat | StoreError]:
-            return [chat for path in paths for chat in _read(path, defaults)]
+            chats = [chat for path in paths for chat in _read(path, defaults)]
+            for chat in chats:
+                for message in () if isinstance(chat, StoreError) else chat.messages:
+                    for picture in message.pictures:
+                        self._store.pictures.write_ahead(picture)
+            return chats
 
         if sum(map(_nbytes, paths)) > QUICKLY_READ:
             self._notice.say(tr("Reading {names}…", names=", ".join(path.name for path in paths)))

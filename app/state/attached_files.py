@@ -29,7 +29,7 @@ class _Reading(NamedTuple):
 
 
 class AttachedFiles(State):
-    """Reads files in a background thread, for the chat that was on show.
+    """Reads files in a background thread, for the chat that was on show, and stores pictures.
 
     Signal `arrived`: texts, PDFs, pictures and refusals for the message of the chat on show.
     """
@@ -84,10 +84,15 @@ class AttachedFiles(State):
         reading = _Reading(self._chat.chat_id, names, Event())
         self._readings.append(reading)
         self.changed.emit()
-        self._disk.run_each(
-            lambda: look(lambda: not reading.unwanted.is_set()),
-            lambda outcomes: self._take(reading, outcomes),
-        )
+
+        def read_and_store() -> list[Outcome]:
+            outcomes = look(lambda: not reading.unwanted.is_set())
+            for outcome in outcomes:
+                for picture in _pictures_in(outcome):
+                    self._drafts.write_ahead(picture)
+            return outcomes
+
+        self._disk.run_each(read_and_store, lambda outcomes: self._take(reading, outcomes))
 
     def give_up(self) -> None:
         """Stop reading files for the chat on show."""
@@ -111,6 +116,15 @@ class AttachedFiles(State):
         self.changed.emit()
         if outcomes:
             self.arrived.emit(outcomes)
+
+
+def _pictures_in(outcome: Outcome) -> Sequence[Picture]:
+    match outcome:
+        case Picture():
+            return (outcome,)
+        case AttachedPdf(pages=pages):
+            return pages
+    return ()
 
 
 def _with(said: SaidWith, outcome: Outcome, sees: bool) -> SaidWith:

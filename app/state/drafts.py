@@ -9,6 +9,7 @@ from app.state.state import State
 from app.store.session_store import SessionStore, UnsentTexts
 from app.values.attached_text import SaidWith, said_with, with_attachments
 from app.values.errors import StoreError
+from mlx_engine.values.picture import Picture
 
 NEW = 0
 """Stands for the id of a chat that is not stored yet."""
@@ -40,7 +41,11 @@ class Drafts(State):
             self._problem = str(error)  # which is told by whoever opens the store
         self.chats, self.edits = dict(self._stored.chats), dict(self._stored.messages)
         self._timer = QTimer(self, singleShot=True, interval=SAVED_AFTER_MS)
-        self._timer.timeout.connect(self.save)
+        self._timer.timeout.connect(self._save_in_turn)
+
+    def write_ahead(self, picture: Picture) -> None:
+        """Store a picture, from any thread, before a message or unsent text names it."""
+        self._store.pictures.write_ahead(picture)
 
     def add_texts(self, chats: Mapping[int, str], messages: Mapping[int, str]) -> None:
         """Add texts that an older version, or one that could not write, left in the settings."""
@@ -77,6 +82,13 @@ class Drafts(State):
         """Store within SAVED_AFTER_MS, so that not every keystroke is written."""
         if not self._timer.isActive():
             self._timer.start()
+
+    def _save_in_turn(self) -> None:
+        """Store changed texts, later if a picture is being stored, for which this would wait."""
+        if self._store.database.is_written_elsewhere:
+            self.save_soon()
+        else:
+            self.save()
 
     def save(self) -> bool:
         """Store changed texts; False if that failed."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from operator import methodcaller
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, Literal, TypeVar
 
 from app.store.words import index_column
@@ -172,6 +172,12 @@ def write_something(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA user_version = {pragma(connection, 'user_version')}")
 
 
+def _flush(connection: sqlite3.Connection) -> None:
+    """Flush the log to the disk, and begin the next one; raises sqlite3.Error."""
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+    write_something(connection)
+
+
 def begin_to_read(connection: sqlite3.Connection) -> None:
     """Check that the file can be read; raises sqlite3.Error."""
     connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
@@ -226,6 +232,17 @@ class Database:
         self._connection = connection
         self._saving: Thread | None = None
         self._not_saved: sqlite3.Error | None = None
+        self._writing, self._has_written_elsewhere = Lock(), False
+
+    @property
+    def allows_threads(self) -> bool:
+        """Whether the file may be opened by further connections: it is one, and can be written."""
+        return self.path != IN_MEMORY and not self.read_only
+
+    @property
+    def is_written_elsewhere(self) -> bool:
+        """Whether another thread writes to the file now."""
+        return self._writing.locked()
 
     def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
         """Return all rows of a query; raises StoreError."""
@@ -259,15 +276,34 @@ class Database:
         return row_id
 
     def _run(self, sql: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
-        """Execute a statement; if our own checkpoint holds the file, wait for it and try again."""
+        """Execute a statement; if a thread of ours holds the file, wait for it and try again."""
         stored = tuple(map(storable, values))
         try:
             return self._connection.execute(sql, stored)
         except sqlite3.OperationalError as error:
-            if self._saving is None or primary_code(error) != sqlite3.SQLITE_BUSY:
+            is_ours = self._saving is not None or self._has_written_elsewhere
+            if not is_ours or primary_code(error) != sqlite3.SQLITE_BUSY:
                 raise
-            self._saving.join()
-        return self._connection.execute(sql, stored)
+        with self._writing:
+            if self._saving is not None:
+                self._saving.join()
+            return self._connection.execute(sql, stored)
+
+    def rows_in_any_thread(self, sql: str, *values: Any) -> list[sqlite3.Row]:
+        """Return all rows of a query, read by a connection of its own. Raises StoreError."""
+        with self._errors(), closing(connect(self.path, "ro")) as connection:
+            return connection.execute(sql, values).fetchall()
+
+    def write_in_any_thread(self, sql: str, *values: Any) -> None:
+        """Run one statement in a transaction of its own, by a connection of its own, and flush it.
+
+        Raises StoreError.
+        """
+        self._must_write()
+        with self._writing, self._errors(), closing(connect(self.path, "rw")) as connection:
+            self._has_written_elsewhere = True
+            connection.execute(sql, values)
+            _flush(connection)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -305,8 +341,7 @@ class Database:
             before.join()
         try:
             with closing(connect(self.path, "rw")) as connection:
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-                write_something(connection)
+                _flush(connection)
         except sqlite3.Error as error:
             if primary_code(error) != sqlite3.SQLITE_BUSY:
                 self._not_saved = error

@@ -19,6 +19,7 @@ from app.start.threads import LatestTask
 from app.window.controls.labels import set_tip
 from app.window.language import tr
 from app.window.look import look
+from mlx_engine.values.errors import BadPicture
 from mlx_engine.values.picture import Picture
 
 WIDEST_SHAPE = 2.5
@@ -53,8 +54,11 @@ def png_by_system(data: bytes) -> bytes:
 
 
 def _scaled(picture: Picture, width: int, height: int) -> QImage:
-    """Decode a picture as a model sees it, no larger than these pixels."""
-    image = picture.decode()
+    """Decode a picture as a model sees it, no larger than these pixels; null if it is lost."""
+    try:
+        image = picture.decode()
+    except BadPicture:
+        return QImage()
     image.thumbnail((width, height))
     data, line = image.tobytes(), 3 * image.width
     return QImage(data, image.width, image.height, line, QImage.Format.Format_RGB888).copy()

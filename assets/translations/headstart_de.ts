@@ -5989,5 +5989,13 @@ Für Details klicken.</translation>
         <source>{name} is a picture of a kind that this system does not read, or of several pages: save it as JPEG or PNG, pages as PDF.</source>
         <translation>{name} ist ein Bild von einer Art, die dieses System nicht liest, oder mit mehreren Seiten: als JPEG oder PNG sichern, Seiten als PDF.</translation>
     </message>
+    <message>
+        <source>A picture cannot be read. {error}</source>
+        <translation>Ein Bild kann nicht gelesen werden. {error}</translation>
+    </message>
+    <message>
+        <source>A picture of this chat is not there any more: attach it again.</source>
+        <translation>Ein Bild dieses Chats ist nicht mehr da: Fügen Sie es neu an.</translation>
+    </message>
 </context>
 </TS>

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -37,19 +36,26 @@ PictureSource: TypeAlias = "str | Path | bytes | Image | Picture"
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture of a message, upright: its file's bytes, and its width and height in pixels.
+    """A picture of a message, upright: SHA-256 of its file's bytes, width and height in pixels.
 
-    Made by `read_picture`, which checks that the bytes can be decoded.
+    read_data: returns the bytes, in any thread. Made by `read_picture`, which checks that the bytes
+    can be decoded, or of bytes that were checked before.
     """
 
-    data: bytes = field(repr=False)
+    digest: bytes
     width: int
     height: int
+    read_data: Callable[[], bytes] = field(repr=False, compare=False)
 
-    @cached_property
-    def digest(self) -> bytes:
-        """SHA-256 of the picture's bytes."""
-        return hashlib.sha256(self.data).digest()
+    @staticmethod
+    def from_bytes(data: bytes, width: int, height: int) -> Picture:
+        """Make a picture of the bytes of an image file that was checked."""
+        return Picture(hashlib.sha256(data).digest(), width, height, lambda: data)
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of the image file. Raises BadPicture if they cannot be read any more."""
+        return self.read_data()
 
     def decode(self) -> Image:
         """Decode the picture to upright RGB in 8 bits; what is transparent becomes white."""
@@ -82,7 +88,7 @@ def read_picture(source: PictureSource, name: str = "") -> Picture:
                 name=named,
             )
         upright = _upright_rgb(image)
-    return Picture(data, upright.width, upright.height)
+    return Picture.from_bytes(data, upright.width, upright.height)
 
 
 def _file_bytes(path: Path) -> bytes:

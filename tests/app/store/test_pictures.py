@@ -3,15 +3,18 @@
 import io
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from chat_stores import python
 from PIL import Image
 
 from app.store.salvage import salvage
-from app.store.session_store import open_store
+from app.store.session_store import open_passing_store, open_store
 from app.store.transfer import export_chat, insert_chat, read_chat
 from app.values.attached_text import SaidWith
 from app.values.chat_settings import ChatSettings
+from mlx_engine.values.errors import BadPicture
 from mlx_engine.values.picture import Picture, read_picture
 
 
@@ -69,6 +72,40 @@ def test_pictures_follow_their_messages(tmp_path):
     store.close()
 
 
+def test_bytes_of_pictures_are_written_and_read_in_other_threads(tmp_path):
+    """The thread of the window, which opened the file, asks for names and sizes alone."""
+    store = open_store(tmp_path / "chats.db")
+    chat, asked = store.chats.create(ChatSettings()), []
+    with ThreadPoolExecutor() as others:
+        list(others.map(store.pictures.write_ahead, (RED, DARK)))
+        assert stored(store) == digests(RED, DARK)
+        store.database._connection.set_trace_callback(asked.append)
+        store.drafts.write_chat(chat, SaidWith("", (), (DARK, BLACK)), SaidWith(""))
+        message = store.messages.add(chat, None, "user", "Look", (RED, DARK))
+        store.database._connection.set_trace_callback(None)
+        written = [sql for sql in asked if "INTO picture" in sql]
+        assert len(written) == 1, "the black one was not there yet"
+        store.close()
+        store = open_store(tmp_path / "chats.db")
+        store.database._connection.set_trace_callback(asked.append)
+        del asked[:]
+        (told,) = store.messages.conversation([message.id])
+        assert told.images == (RED, DARK)
+        assert store.drafts.read().chats[chat].pictures == (DARK, BLACK)
+        assert not [sql for sql in asked if "SELECT data" in sql]
+        assert list(others.map(lambda one: one.data, told.images)) == [RED.data, DARK.data]
+        store.database.write("DELETE FROM picture")
+        with pytest.raises(BadPicture, match="not there any more"):
+            told.images[0].decode()
+    store.close()
+    passing = open_passing_store("")
+    passing.pictures.write_ahead(RED)
+    chat = passing.chats.create(ChatSettings())
+    kept = passing.messages.add(chat, None, "user", "", (RED,)).pictures
+    assert [one.data for one in kept] == [RED.data]
+    passing.close()
+
+
 def test_pictures_go_with_a_file_and_are_salvaged(tmp_path):
     store = open_store(tmp_path / "chats.db")
     chat = store.chats.create(ChatSettings())
@@ -104,7 +141,10 @@ store = open_store(Path(sys.argv[1]))
 chat, number = store.chats.create(ChatSettings()), 0
 while True:
     number += 1
-    store.messages.add(chat, None, "user", f"{number}", [Picture(b"%d " % number * 200_000, 1, 2)])
+    picture = Picture.from_bytes(b"%d " % number * 200_000, 1, 2)
+    if number % 2:
+        store.pictures.write_ahead(picture)
+    store.messages.add(chat, None, "user", f"{number}", [picture])
     print(number, flush=True)
 """
 
