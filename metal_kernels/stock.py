@@ -70,8 +70,13 @@ class StockOperations:
         self._compiled: dict[ElementwiseFunction, ElementwiseFunction] = {}
         self._numbers: dict[tuple[int, ...], mx.array] = {}
 
-    def start_evaluation(self, x: mx.array) -> None:
-        """On a CPU, start to compute x while the rest of a pass is recorded; no effect on a GPU."""
+    def start_evaluation(self, x: mx.array, *, has_idle_gpu: bool = False) -> None:
+        """Start to compute x while the rest of a pass is recorded: on a CPU, or on an idle GPU.
+
+        has_idle_gpu: a GPU, if there is one, has nothing queued.
+        """
+        if has_idle_gpu:
+            mx.async_eval(x)  # type: ignore[no-untyped-call]
 
     def rms_norm(self, x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
         """RMS norm over the last axis of x [..., H], in the wider dtype of x and weight."""

@@ -41,8 +41,9 @@ class CpuStockOperations(StockOperations):
         super().__init__()
         self._rotations: dict[RopeParams, RopeFunction] = {}
 
-    def start_evaluation(self, x: mx.array) -> None:
+    def start_evaluation(self, x: mx.array, *, has_idle_gpu: bool = False) -> None:
         """Let MLX start to compute x [1, T, H], if T is small, while more is recorded."""
+        del has_idle_gpu
         if x.shape[1] <= MOST_BEGUN:
             mx.async_eval(x)  # type: ignore[no-untyped-call]
 

@@ -4,8 +4,9 @@ Lookahead: a GPU must not wait for the host. While the device runs a round, the 
 one down and queues it, whatever the outcome: the number of accepted rows is a scalar on the device
 (round.py). A round that was queued beyond the end of an answer, or for settings that have changed
 since, is dropped. If the present round may be the last, nothing is queued before its outcome.
-Models that read rows of a table from the disk by token ids await every outcome first. That of a
-drafted round is awaited first in three cases:
+Models that read rows of a table from the disk by token ids await every outcome first; a GPU begins
+with the first layers of their passes while the host writes the others. The outcome of a drafted
+round is awaited first in three cases:
 - The caches or the drafter need the number of accepted rows on the host: mlx-lm's classes, DFlash,
   Gemma's assistant.
 - The model runs on a CPU: to follow an unknown outcome takes more operations than the waiting would

@@ -41,6 +41,10 @@ def build_decoder(
     return model
 
 
+_STARTED_TOGETHER = 4
+"""Layers that a GPU begins with at once, where no pass can be queued before the one before it."""
+
+
 class Decoder:
     """A decoder-only transformer or hybrid described by a ModelSpec; implements contract.Model."""
 
@@ -178,7 +182,8 @@ class Decoder:
             own = own if vectors is None else vectors[:, :, number]
             x = block(x, layers[places], masks, own)
             x = x + deep[number] if number < len(deep) else x
-            self._stock.start_evaluation(x)
+            is_due = self.why_no_lookahead is not None and (number + 1) % _STARTED_TOGETHER == 0
+            self._stock.start_evaluation(x, has_idle_gpu=is_due)
             if number in residual_layers:
                 residuals[number] = x
         hidden = x if self._residual_out else self._norm(x)

@@ -60,7 +60,7 @@ _MATRIX = 2**18
 def nothing_begun() -> Iterator[None]:
     """A CPU begins with nothing while a pass is written down, so that its graph stays whole."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CpuStockOperations, "start_evaluation", lambda stock, x: None)
+        patch.setattr(CpuStockOperations, "start_evaluation", lambda stock, x, **_: None)
         yield
 
 

@@ -153,3 +153,5 @@ def test_a_cpu_begins_with_a_few_rows_and_with_no_prompt(monkeypatch):
         for rows in (1, MOST_BEGUN, MOST_BEGUN + 1):
             stock.start_evaluation(mx.zeros((1, rows, 4)))
     assert [x.shape[1] for x in begun] == [1, MOST_BEGUN]
+    StockOperations().start_evaluation(mx.zeros((1, 3, 4)), has_idle_gpu=True)
+    assert begun.pop().shape[1] == 3

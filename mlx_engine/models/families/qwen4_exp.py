@@ -4,7 +4,7 @@ Layers are those of Qwen3.5 with experts, each behind a hyper-connection in plac
 activation of the DeltaNet's gate by `output_gate_type`. Full attention sees the blocks of tokens
 that an indexer selects, by keys averaged over `indexer_compress_ratio` tokens. Some layers add
 embeddings of hashed n-grams, whose table (51 billion numbers as published) stays on disk: as its
-rows follow from token ids, a pass waits until the host knows them.
+rows follow from token ids, a pass waits until the host knows them, and runs while it is written.
 
 The MTP head (`mtp.*`) adds products of the embedding and of each residual stream; its block has no
 n-grams, and its own hyper-connection makes the state for the output head. It reads the streams

@@ -333,7 +333,12 @@ def test_settings_that_change_take_effect_at_the_next_round(engine):
 
 def test_a_cpu_begins_with_every_layer_once_it_is_written_down(model, monkeypatch):
     begun = []
-    monkeypatch.setattr(CpuStockOperations, "start_evaluation", lambda stock, x: begun.append(x))
+
+    def begin(stock, x, *, has_idle_gpu=False):
+        assert not has_idle_gpu  # the next pass is queued before this one ends
+        begun.append(x)
+
+    monkeypatch.setattr(CpuStockOperations, "start_evaluation", begin)
     model.forward(mx.array([PROMPT]), model.make_caches())
     caches = combine_caches([model.make_caches(), model.make_caches()], [4, 5])
     assert [x.shape for x in begun] == [(1, len(PROMPT), model.hidden_size)] * model.layers

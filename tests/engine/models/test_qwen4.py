@@ -13,6 +13,7 @@ from tiny_nextn import assert_as_published
 from tiny_qwen4 import END, SIZES, publish
 
 import mlx_engine
+from metal_kernels.stock_on_cpu import CpuStockOperations
 from mlx_engine.cache.prompt_format import (
     CacheState,
     FileContents,
@@ -57,6 +58,18 @@ VARIANTS = {
 @pytest.fixture(scope="module", params=VARIANTS)
 def tiny(request, tmp_path_factory):
     return publish(tmp_path_factory.mktemp("qwen4") / "m", **VARIANTS[request.param])
+
+
+def test_an_idle_gpu_begins_while_a_pass_is_written(tiny, monkeypatch):
+    """The rows of the table are read before the pass is written, so nothing is queued by then."""
+    begun, model = [], mlx_engine.load(tiny.folder).parts.model
+
+    def begin(stock, x, *, has_idle_gpu):
+        begun.append(has_idle_gpu)
+
+    monkeypatch.setattr(CpuStockOperations, "start_evaluation", begin)
+    model.forward(mx.array([[1, 2, 3]]), model.make_caches())
+    assert begun == [False, False, False, True]
 
 
 @pytest.fixture(scope="module")

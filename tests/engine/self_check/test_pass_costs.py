@@ -57,7 +57,7 @@ def device(monkeypatch):
 
     monkeypatch.setattr(mx, "eval", wait)
     monkeypatch.setattr(mx, "async_eval", its.queue)
-    monkeypatch.setattr(CpuStockOperations, "start_evaluation", lambda stock, x: None)
+    monkeypatch.setattr(CpuStockOperations, "start_evaluation", lambda stock, x, **_: None)
     monkeypatch.setattr(pass_costs, "perf_counter", lambda: its.now / 1000)
     return its
 
