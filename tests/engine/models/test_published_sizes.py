@@ -68,6 +68,7 @@ def test_every_family_computes_in_16_bits_and_writes_what_is_told(name, form):
     streams = 2 * layers + 1 if name == "Hy4-preview" else 0  # weighed in float32
     compressed = layers if name == "DeepSeek-V4-Flash" else 0  # masks of gathered keys
     streams += 3 * compressed
+    streams += 2 if name == "GLM-5.3-Flash" else 0  # a layer norm in float32, as GGUF has them
     assert plain.casts <= 2 * layers + 2 + streams  # routers computed in float32, sinks
     assert "Arange" not in plain.kinds
     is_split = name in SCANS or name in ("Ling-3.0-flash", "GLM-5.3-Flash")  # what recurs
