@@ -224,8 +224,8 @@ def _is_packed_by_mlx(tensors: Mapping[str, TensorInfo]) -> bool:
 
 
 def _is_fp8(packing: Mapping[str, object]) -> bool:
-    """Whether a quantization_config means e4m3 weights with scales (fp8, compressed-tensors)."""
-    if packing.get("quant_method") == "fp8":
+    """Whether a quantization_config means e4m3 weights with scales (fp8, mxfp8 and the like)."""
+    if packing.get("quant_method") in ("fp8", "mxfp8"):
         return packing.get("fmt") in (None, "e4m3", "e4m3fn", "float8_e4m3fn")
     return (packing.get("quant_method"), packing.get("format")) == (
         "compressed-tensors",

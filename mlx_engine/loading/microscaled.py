@@ -1,4 +1,4 @@
-"""Weights in fp8 or fp4 whose scales are powers of two, as DeepSeek-V4 publishes them.
+"""Weights in fp8 or fp4 whose scales are powers of two, as DeepSeek-V4 and Hy4 publish them.
 
 MLX multiplies by such numbers (OCP MX: mxfp8, mxfp4) where each row has a scale for 32 columns. So
 bytes are kept as they are, and only scales of larger blocks are repeated; nothing is unpacked.
@@ -25,6 +25,9 @@ _FP8, _FP4 = "F8_E4M3", ("I8", "U8")
 _GROUP = 32
 """Columns that share a scale in MLX's packing."""
 
+_ENDINGS = {".scale": ".weight", ".weight_scale": ".weight", "_proj_scale": "_proj"}
+"""Ending of a name of scales -> that of codes; the last of stacks of experts."""
+
 
 @dataclass(frozen=True, slots=True)
 class MicroscaledTensor(TensorInfo):
@@ -43,10 +46,10 @@ class MicroscaledTensor(TensorInfo):
 
         if self.block is None:
             return stored_array.view(mx.uint32)
-        for axis, count in enumerate((self.block.rows, self.block.columns // _GROUP)):
+        for axis, count in ((-2, self.block.rows), (-1, self.block.columns // _GROUP)):
             if count > 1:
                 stored_array = mx.repeat(stored_array, count, axis=axis)
-        return stored_array[: self.shape[0], : self.shape[1]]
+        return stored_array[..., : self.shape[-2], : self.shape[-1]]
 
 
 def pair_scales(
@@ -62,22 +65,26 @@ def pair_scales(
 def _pair_microscales(
     tensors: Mapping[str, TensorInfo], config: Mapping[str, object], origin: str
 ) -> dict[str, TensorInfo]:
-    """Replace headers of codes and their scales, `X.weight` and `X.scale`, by those of MLX's form.
+    """Replace headers of codes and their scales by those of MLX's form, `X.weight` and `X.scales`.
 
-    config: gives the block size of fp8; origin: its path for messages. Raises BadModelFile naming a
-    tensor whose scales do not fit.
+    A scale is for 32 columns of a row where there are so many, else for a block. config: gives the
+    block size of fp8; origin: its path for messages. Raises BadModelFile naming a tensor whose
+    scales do not fit.
     """
     kept = dict(tensors)
     for name, scales in tensors.items():
-        matrix = name.removesuffix(".scale")
-        codes = tensors.get(f"{matrix}.weight")
-        if scales.dtype != _SCALES or matrix == name or codes is None:
+        ending = next(filter(name.endswith, _ENDINGS), None)
+        matrix = name if ending is None else name.removesuffix(ending) + _ENDINGS[ending]
+        codes = None if ending is None else tensors.get(matrix)
+        if codes is None or not (scales.dtype == _SCALES or _are_bytes(scales, codes)):
             continue
         is_fp4 = codes.dtype in _FP4
-        block = Fp8Block(1, _GROUP) if is_fp4 else fp8_block_size(config, origin)
-        rows, stored = codes.shape if len(codes.shape) == 2 else (0, 0)
+        *stack, rows, stored = codes.shape if len(codes.shape) > 1 else (0, 0)
         columns = 2 * stored if is_fp4 else stored
-        fitting = (-(-rows // block.rows), -(-columns // block.columns))
+        block, by_row = Fp8Block(1, _GROUP), (*stack, rows, columns // _GROUP)
+        if not is_fp4 and scales.shape != by_row and not stack:
+            block = fp8_block_size(config, origin)
+        fitting = (*stack, -(-rows // block.rows), -(-columns // block.columns))
         is_odd = columns % _GROUP or block.columns % _GROUP or codes.dtype not in (_FP8, *_FP4)
         if is_odd or not rows or scales.shape != fitting:
             raise BadModelFile(
@@ -90,11 +97,16 @@ def _pair_microscales(
                 scales=list(scales.shape),
             )
         del kept[name]
-        words, groups = (rows, stored // 4), (rows, columns // _GROUP)
-        kept[f"{matrix}.weight"] = MicroscaledTensor(
+        words = (*stack, rows, stored // 4)
+        kept[matrix] = MicroscaledTensor(
             codes.name, "U32", words, codes.nbytes, codes.file, codes, None
         )
-        kept[f"{matrix}.scales"] = MicroscaledTensor(
-            scales.name, "U8", groups, prod(groups), scales.file, scales, block
+        kept[f"{matrix.removesuffix('.weight')}.scales"] = MicroscaledTensor(
+            scales.name, "U8", by_row, prod(by_row), scales.file, scales, block
         )
     return kept
+
+
+def _are_bytes(scales: TensorInfo, codes: TensorInfo) -> bool:
+    """Whether scales of fp8 codes are bytes, which are powers of two by another name."""
+    return scales.dtype == "U8" and codes.dtype == _FP8

@@ -102,6 +102,15 @@ def by_matrix(weight: torch.Tensor) -> Packed:
     return _packed(weight, scale.expand_as(weight), scale)
 
 
+def by_powers(weight: torch.Tensor) -> Packed:
+    """A power of two for 32 columns of a row, as the byte of its exponent; values by float64."""
+    groups = weight.double().unflatten(-1, (-1, 32))
+    exponents = groups.abs().amax(-1, keepdim=True).clamp(min=1e-30).log2().floor() - 7
+    codes = (groups / 2**exponents).to(torch.float8_e4m3fn)
+    values = (codes.double() * 2**exponents).flatten(-2)
+    return Packed(codes.flatten(-2), (exponents.squeeze(-1) + 127).byte(), values.float())
+
+
 def change(folder: Path, edit: Callable[[Tensors], Tensors], name: str = "model") -> None:
     """Rewrites the tensors of a file of the folder."""
     file = folder / f"{name}.safetensors"

@@ -8,10 +8,20 @@ from functools import partial
 import mlx.core as mx
 import numpy as np
 import pytest
+import tiny_hy4
 import tiny_nextn
 import tiny_sparse
 import torch
-from fp8_files import Pair, by_blocks, by_matrix, by_rows, change, pair_by, pair_of
+from fp8_files import (
+    Pair,
+    by_blocks,
+    by_matrix,
+    by_powers,
+    by_rows,
+    change,
+    pair_by,
+    pair_of,
+)
 from looked_into import opened
 from model_edits import all_logits
 from safetensors.torch import load_file, save_file
@@ -297,3 +307,19 @@ def test_a_drafter_in_fp8(tmp_path):
     for one, other in zip(mine, true, strict=True):
         np.testing.assert_array_equal(np.array(one), np.array(other))
     target.close()
+
+
+def test_scales_that_are_powers_of_two_stay_packed(tmp_path):
+    """As Hy4 is published: no bit is lost, in trunk, stacks of experts and head."""
+    source = tiny_hy4.publish(tmp_path / "m", hc_mult=2).folder
+    pair = pair_by(source, tmp_path, by_powers, "_scale", {"quant_method": "mxfp8"})
+    assert np.array_equal(*(all_logits(folder, TOKENS) for folder in pair))
+    groups = {group.name: group.words for group in mlx_engine.inspect(pair.fp8).groups}
+    assert groups["experts"] == "mxfp8, groups of 32"
+
+    def shortened(tensors):
+        return {n: t[1:] if n.endswith("o_proj.weight_scale") else t for n, t in tensors.items()}
+
+    change(pair.fp8, shortened)
+    with pytest.raises(BadModelFile, match=r"o_proj.weight is stored as F8_E4M3"):
+        mlx_engine.load(pair.fp8)
