@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlx_engine.loading.arrays import cast_floats, evaluate_arrays, gpu_architecture, half_dtype
+from mlx_engine.loading.assembled_tensors import assemble_tensors
 from mlx_engine.loading.describe import read_text_parts
 from mlx_engine.loading.find import HubAccess, locate_model
 from mlx_engine.loading.folder import ModelFiles, read_json_object
@@ -17,10 +18,15 @@ from mlx_engine.loading.headers import read_headers
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.loading.load_tensors import load_deferred
 from mlx_engine.loading.microscaled import pair_scales
-from mlx_engine.loading.no_model import DrafterKind, drafter_kind
+from mlx_engine.loading.no_model import DrafterKind, drafter_kind, has_dspark_stages
 from mlx_engine.loading.safetensors import TensorInfo, merge_headers
 from mlx_engine.models.contract import Model
 from mlx_engine.models.decoder import Decoder
+from mlx_engine.models.drafters.deepseek4_dspark import (
+    StagesConfig,
+    StagesDSpark,
+    dspark_name,
+)
 from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.models.drafters.dflash_config import DFlashConfig, dflash_name
 from mlx_engine.models.drafters.eagle3 import Eagle3, Eagle3Config, plain_name
@@ -31,6 +37,7 @@ from mlx_engine.models.drafters.gemma4_assistant import (
 )
 from mlx_engine.models.drafters.target import FeatureReader, SmallModel, make_draft_target
 from mlx_engine.models.matrix import columns_for_cpu, unchanged_layout
+from mlx_engine.models.tensor_recipes import expert_recipes
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.errors import BadModelFile, BadOption, EngineError, LoadStopped, Reason
@@ -50,6 +57,7 @@ _NAMES: Mapping[DrafterKind, Callable[[str], str]] = {
     "eagle3": plain_name,
     "gemma4-assistant": assistant_name,
     "dflash": dflash_name,
+    "deepseek4-dspark": str,
 }
 """Functions that turn names of the files into the draft model's."""
 
@@ -85,7 +93,12 @@ def read_drafter(files: ModelFiles) -> DrafterFiles | None:
         return DrafterFiles(found.kind, str(files.root), found.config, found.tensors, found.d2t)
     config = read_json_object(files.config)
     tensors = pair_scales(merge_headers(files.shards), config, str(files.config))
-    kind = drafter_kind(config, tensors)
+    kind = "deepseek4-dspark" if has_dspark_stages(config) else drafter_kind(config, tensors)
+    if kind == "deepseek4-dspark":
+        named = {dspark_name(name): info for name, info in tensors.items()}
+        stages = {name: info for name, info in named.items() if name is not None}
+        tensors = assemble_tensors(stages, expert_recipes(stages))
+        return DrafterFiles(kind, str(files.root), config, tensors) if stages else None
     if "target_layer_ids" in config:
         tensors = {n: t for n, t in tensors.items() if not dflash_name(n).startswith(_COPIES)}
     return DrafterFiles(kind, str(files.root), config, tensors) if kind else None
@@ -120,6 +133,10 @@ def build_drafter(
         sizes = AssistantConfig.read(files.config, files.origin)
         return Gemma4Assistant(sizes, table, numbers.get(_ORDERING), target, layers)
     lends = make_draft_target(target, files.origin)
+    if files.kind == "deepseek4-dspark":
+        numbered = {name.split(".")[1] for name in files.tensors if name.startswith("layers.")}
+        config_of_stages = StagesConfig.read(files.config, len(numbered), files.origin)
+        return StagesDSpark(config_of_stages, table, lends)
     if files.kind == "dflash":
         sizes_of_block = DFlashConfig.read(files.config, files.origin)
         return DFlash(sizes_of_block, table, numbers.get("d2t"), lends)

@@ -35,6 +35,7 @@ from mlx_engine.loading.no_model import (
     adapter_error,
     are_mtp_heads,
     drafter_kind,
+    has_dspark_stages,
     heads_only_error,
 )
 from mlx_engine.values.errors import (
@@ -151,9 +152,12 @@ def draft_models_near(files: ModelFiles) -> tuple[Path, ...]:
     """Find draft models made for a model (EAGLE-3, DFlash, Gemma's assistant), by name.
 
     Folders, or GGUF files in them or alone, that lie in the model's folder, beside it, or in
-    another repository of the hub's cache.
+    another repository of the hub's cache; first the model's own folder if it has DSpark's stages.
     """
     name, home = model_name(files.root), files.root
+    own: tuple[Path, ...] = ()
+    if files.kind == "folder" and has_dspark_stages(read_json_object(files.config)):
+        own = (home,)
     if files.kind == "folder":
         near = _drafters_by_name(home)
     else:  # other models lie there, too
@@ -163,7 +167,7 @@ def draft_models_near(files: ModelFiles) -> tuple[Path, ...]:
         near += filter(None, map(hub_snapshot, _drafters_by_name(home.parents[2], name)))
     elif files.kind == "folder":
         near += _drafters_by_name(home.parent, name)
-    return tuple(path for place in near for path in _drafters_at(place))
+    return own + tuple(path for place in near for path in _drafters_at(place))
 
 
 def _drafters_by_name(model_path: Path, model: str = "") -> list[Path]:

@@ -8,7 +8,7 @@ from typing import Literal
 from mlx_engine.values.errors import HeadsOnly, UnsupportedModel
 from mlx_engine.values.words import Words
 
-DrafterKind = Literal["eagle3", "gemma4-assistant", "dflash"]
+DrafterKind = Literal["eagle3", "gemma4-assistant", "dflash", "deepseek4-dspark"]
 GGUF_DRAFTERS = ("eagle3", "dflash")
 """Architectures of GGUF files of draft models that read their target's hidden states."""
 _ASSISTANTS = ("gemma4_assistant", "gemma4_unified_assistant")
@@ -82,6 +82,8 @@ def drafter_kind(config: Mapping[str, object], tensors: Iterable[str]) -> Drafte
     """Kind of a draft model that reads its target's hidden states or cache; else None."""
     if config.get("model_type") in _ASSISTANTS:
         return "gemma4-assistant"
+    if config.get("model_type") == "deepseek_v4_dspark":
+        return "deepseek4-dspark"
     if "dflash_config" in config or "target_layer_ids" in config:
         return "dflash"
     if config.get("speculators_model_type") in ("dflash", "dspark"):
@@ -89,6 +91,11 @@ def drafter_kind(config: Mapping[str, object], tensors: Iterable[str]) -> Drafte
     names = {name.removeprefix("model.") for name in tensors}
     seconds = {"midlayer.hidden_norm.weight", "layers.0.hidden_norm.weight"}
     return "eagle3" if "fc.weight" in names and names & seconds else None
+
+
+def has_dspark_stages(config: Mapping[str, object]) -> bool:
+    """Whether a model's own folder has a draft model in it: DSpark's stages under `mtp.`."""
+    return bool(config.get("dspark_target_layer_ids"))
 
 
 def refuse_partial_models(

@@ -20,7 +20,7 @@ import mlx.core as mx
 import numpy as np
 
 from metal_kernels.choice import MOST_ROWS
-from metal_kernels.stock import SCORES_BYTES, AttentionOptions
+from metal_kernels.stock import SCORES_BYTES, AttentionOptions, Position
 from mlx_engine.cache.attention import row_positions
 from mlx_engine.cache.compressed import CompressedCache
 from mlx_engine.cache.contract import LayerCache
@@ -169,11 +169,13 @@ class CompressedAttention:
         rows that an indexer reads.
         """
         assert isinstance(cache, CompressedCache)
-        position, width = cache.next_row_index(), self._spec.rope.width
+        position = cache.next_row_index()
         queries = self._rotate(queries.swapaxes(1, 2), position)
         cache.append(self._rotate(key[:, None], position), source[:, None])
         if cache.entries_to_make:
             self._make_entries(cache)
+        if self._spec.sees_whole_block:
+            return self._restore_order(self._attend_block(queries, cache), position)
         selected, (entries, *keys) = None, cache.entries(cache.entry_count) or (key[:, None, :0],)
         if self._indexer is not None and keys:
             selected = self._indexer.select_entries(x, query_latent, keys[0], position)
@@ -182,8 +184,31 @@ class CompressedAttention:
         place = (window, cache.ratio, cache.first, cache.length, rows, cache.pending_rows)
         seen = masks.remember(place, partial(_SeenRows.find, cache, rows, window))
         attended = self._attend(queries, cache, entries, seen, selected)
+        return self._restore_order(attended, position)
+
+    def append_context(self, x: mx.array, cache: CompressedCache) -> None:
+        """Write keys of rows [1, T, H] for later blocks to attend to, uncommitted."""
+        key = self._key_norm(self._inputs(x)[1])[:, None]
+        cache.append(self._rotate(key, cache.next_row_index()), key[..., :0])
+
+    def _restore_order(self, attended: mx.array, position: Position) -> mx.array:
+        """Rotate a result [1, heads, T, size] back -> [1, T, heads, size] in published order."""
+        width = self._spec.rope.width
         turned, still = mx.split(self._rotate_back(attended, position), [width], axis=-1)
         return mx.concatenate([still, turned], axis=-1).swapaxes(1, 2)
+
+    def _attend_block(self, queries: mx.array, cache: CompressedCache) -> mx.array:
+        """Attend with a block's queries [1, heads, T, size] to its window and to the whole block.
+
+        The host must know the number of committed rows.
+        """
+        rows, (keys, _) = queries.shape[2], cache.keys_and_values()
+        end = cache.length + rows
+        places = np.arange(end - keys.shape[2], end)
+        first = np.arange(cache.length, end)[:, None] - self._spec.window
+        sinks = self._sinks.astype(queries.dtype)
+        options = AttentionOptions(self._spec.size**-0.5, mx.array(places > first), sinks)
+        return self._stock.attention(queries, keys, keys, options)
 
     def _make_entries(self, cache: CompressedCache) -> None:
         """Make the entries that the block just written completes, and write them to the cache."""

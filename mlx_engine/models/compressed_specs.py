@@ -44,6 +44,7 @@ class CompressedAttentionSpec:
     rotated back in the result. q_rank: size of the query latent. groups, out_rank: groups of heads
     whose results a matrix each projects to out_rank elements. compressor: None for the window
     alone. indexer: selects the entries that a row attends to; None for all of them.
+    sees_whole_block: rows of a block attend to later rows of it, too (drafters of a block).
     """
 
     heads: int
@@ -55,6 +56,7 @@ class CompressedAttentionSpec:
     out_rank: int
     compressor: CompressorSpec | None = None
     indexer: IndexerSpec | None = None
+    sees_whole_block: bool = False
 
     prefix = "self_attn"
 

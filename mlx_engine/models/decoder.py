@@ -177,7 +177,7 @@ class Decoder:
         if self._positions is not None:
             x = run_each_conversation(layers[0], self._add_positions, x)
         vectors = None if self._per_layer is None else self._per_layer(tokens, x)
-        residuals = {-1: x} if residual_layers else {}
+        residuals = {-1: self._mean_residual(x)} if residual_layers else {}
         for number, block, places, _ in self._layers:
             own = own if vectors is None else vectors[:, :, number]
             x = block(x, layers[places], masks, own)
@@ -185,7 +185,7 @@ class Decoder:
             is_due = self.why_no_lookahead is not None and (number + 1) % _STARTED_TOGETHER == 0
             self._stock.start_evaluation(x, has_idle_gpu=is_due)
             if number in residual_layers:
-                residuals[number] = x
+                residuals[number] = self._mean_residual(x)
         hidden = x if self._residual_out else self._norm(x)
         if not residual_layers:
             return hidden
@@ -211,6 +211,14 @@ class Decoder:
         )
         return mx.concatenate([hidden, *written], axis=-1)
 
+    def _mean_residual(self, x: mx.array) -> mx.array:
+        """Residual [1, T, H] that draft models read: the mean of residual streams [1, T, S * H]."""
+        streams = self.spec.streams_spec
+        if streams is None:
+            return x
+        split = x.reshape(*x.shape[:-1], streams.count, -1)
+        return split.astype(mx.float32).mean(axis=-2).astype(x.dtype)
+
     def _add_positions(self, cache: LayerCache, x: mx.array) -> mx.array:
         assert isinstance(cache, RowsCache)
         assert self._positions is not None
@@ -218,7 +226,10 @@ class Decoder:
 
     def logits(self, hidden: mx.array) -> mx.array:
         """Hidden states [1, T, H] -> float32 logits [1, T, V]."""
-        normed = self._norm(hidden) if self._residual_out else hidden
+        return self.project_to_logits(self._norm(hidden) if self._residual_out else hidden)
+
+    def project_to_logits(self, normed: mx.array) -> mx.array:
+        """States behind the final norm [1, T, H] -> float32 logits [1, T, V]."""
         logits = self._output(normed).astype(mx.float32)
         scale, cap = self.spec.logit_scale, self.spec.logit_cap
         scaled = logits if scale == 1.0 else logits * scale

@@ -17,11 +17,13 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels.stock import ElementwiseFunction
+from mlx_engine.cache.compressed import CompressedCache
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache
 from mlx_engine.models import layer_specs, model_spec
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import build_mixer
+from mlx_engine.models.compressed_attention import CompressedAttention
 from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, Projections, silu
 from mlx_engine.models.ngram_embedding import NgramEmbedding
@@ -277,6 +279,11 @@ class StreamBlock:
         """Create empty caches of the n-gram embeddings, where there are any, and of the mixer."""
         before = [] if self._ngrams is None else self._ngrams.make_caches()
         return [*before, self._mixer.make_cache(bits)]
+
+    def append_context(self, x: mx.array, cache: CompressedCache) -> None:
+        """Write keys of rows [1, T, H] for later blocks of a drafter to the mixer's cache."""
+        assert isinstance(self._mixer, CompressedAttention)
+        self._mixer.append_context(x, cache)
 
     def __call__(
         self,

@@ -5,14 +5,14 @@ it: a sum of products for each stream, a layer with the window alone, a collapse
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 import numpy as np
 import torch
 import transformers as hf
 from model_edits import Arrays, edit_config, edit_tensors
-from tiny_nextn import Published
+from tiny_nextn import Floats, Published
 from tiny_published import VOCABULARY, draw
 from tiny_sparse import published
 from tiny_tokenizer import make_tiny_tokenizer
@@ -132,30 +132,165 @@ def _stored(part: torch.nn.Module, prefix: str) -> Arrays:
     return made
 
 
+class Stages(torch.nn.Module):
+    """DSpark's stages: rows of a block behind the joined states of the tokens before it."""
+
+    def __init__(self, config: Any, count: int, read: int, rank: int) -> None:
+        super().__init__()
+        size, eps = config.hidden_size, config.rms_norm_eps
+        self.main_proj = torch.nn.Linear(read * size, size, bias=False)
+        self.main_norm = theirs.DeepseekV4RMSNorm(size, eps=eps)
+        self.layers = torch.nn.ModuleList(
+            theirs.DeepseekV4DecoderLayer(config, 0) for _ in range(count)
+        )
+        self.hc_head = theirs.DeepseekV4HyperHead(config)
+        self.norm = theirs.DeepseekV4RMSNorm(size, eps=eps)
+        self.markov_w1 = torch.nn.Embedding(config.vocab_size, rank)
+        self.markov_w2 = torch.nn.Linear(rank, config.vocab_size, bias=False)
+
+    def forward(self, embedded: torch.Tensor, features: torch.Tensor, rotary: Any) -> torch.Tensor:
+        """Embeddings [1, B, H] and features [1, T, F] -> states [1, B, H]."""
+        joined = self.main_norm(self.main_proj(features))
+        streams = self.layers[0].attn_hc.hc_mult
+        x = embedded[:, :, None].expand(-1, -1, streams, -1).contiguous()
+        for layer in self.layers:
+            post, comb, read = layer.attn_hc(x)
+            made = self._attend(layer.self_attn, layer.input_layernorm(read), joined, rotary)
+            x = post[..., None] * made[:, :, None] + comb.transpose(-1, -2) @ x
+            post, comb, read = layer.ffn_hc(x)
+            made = layer.mlp(layer.post_attention_layernorm(read))
+            x = post[..., None] * made[:, :, None] + comb.transpose(-1, -2) @ x
+        states: torch.Tensor = self.norm(self.hc_head(x))
+        return states
+
+    @staticmethod
+    def _attend(own: Any, x: torch.Tensor, joined: torch.Tensor, rotary: Any) -> torch.Tensor:
+        before, rows = joined.shape[1], x.shape[1]
+        at = torch.arange(before + rows)[None]
+        cos, sin = rotary(x, at, layer_type="main")
+        late = cos[:, before:], sin[:, before:]
+        queries = own.q_b_proj(own.q_a_norm(own.q_a_proj(x))).view(1, rows, -1, own.head_dim)
+        queries = theirs.apply_rotary_pos_emb(own.q_b_norm(queries.transpose(1, 2)), *late)
+        keys = own.kv_norm(own.kv_proj(torch.cat([joined, x], dim=1)))[:, None]
+        keys = theirs.apply_rotary_pos_emb(keys, cos, sin)
+        scores = queries @ keys.transpose(-1, -2) * own.scaling
+        far = at <= at[:, before:].T - own.sliding_window
+        scores = scores.masked_fill(far, -torch.inf)
+        sinks = own.sinks[None, :, None, None].expand(1, -1, rows, 1)
+        weights = torch.cat([scores, sinks], dim=-1).softmax(-1)[..., :-1]
+        made = theirs.apply_rotary_pos_emb(weights @ keys, late[0], -late[1]).transpose(1, 2)
+        grouped = made.reshape(1, rows, own.config.o_groups, -1)
+        result: torch.Tensor = own.o_b_proj(own.o_a_proj(grouped).flatten(2))
+        return result
+
+    def stored(self) -> Arrays:
+        """Under DeepSeek's names, in the first and the last stage."""
+        last = f"mtp.{len(self.layers) - 1}."
+        outside = (("main_", "mtp.0.main_"), ("markov_", f"{last}markov_head.markov_"))
+        made: Arrays = {}
+        for number, layer in enumerate(self.layers):
+            made |= _stored(layer, f"mtp.{number}.")
+        made |= _stored(self.hc_head, f"{last}hc_head.")
+        for name, value in self.state_dict().items():
+            if name == "norm.weight":
+                made[f"{last}{name}"] = mx.array(value.numpy())
+            for start, published_start in outside:
+                if name.startswith(start):
+                    full = published_start + name.removeprefix(start)
+                    made[full] = mx.array(value.contiguous().numpy())
+        return made
+
+
+class Spark(NamedTuple):
+    """A folder with DSpark's stages, and what they draft behind `tokens`, whose last is newest.
+
+    logits: of the block's rows, without the Markov head. drafted: greedy, with it.
+    """
+
+    folder: Path
+    tokens: list[int]
+    logits: Floats
+    drafted: list[int]
+
+
+class _Pair(NamedTuple):
+    model: Any
+    head: Head
+
+
+def _of_window(sizes: dict[str, Any]) -> Any:
+    """Config of layers with the window alone, and experts chosen by scores."""
+    alike = {"layer_types": [SLIDING] * 3, "mlp_layer_types": ["moe"] * 3}
+    return hf.DeepseekV4Config(**sizes | alike, attn_implementation="eager")
+
+
+def _drawn_pair(sizes: dict[str, Any], seed: int) -> _Pair:
+    torch.manual_seed(seed)
+    config = hf.DeepseekV4Config(**sizes, attn_implementation="eager")
+    model = hf.DeepseekV4ForCausalLM(config).eval().float()
+    head = Head(_of_window(sizes)).eval().float()
+    _clear(head)
+    _draw(model, 2.0)
+    _draw(head, 1.0)
+    return _Pair(model, head)
+
+
+@torch.no_grad()
+def _clear(module: torch.nn.Module) -> None:
+    """Vectors that transformers fills in whole models alone."""
+    for part, value in module.named_parameters():
+        if value.ndim == 1 and "norm" not in part:
+            value.zero_()
+
+
+@torch.no_grad()
+def _draw(module: torch.nn.Module, sharpness: float) -> None:
+    for part, value in [*module.named_parameters(), *module.named_buffers()]:
+        if part.endswith("tid2eid"):
+            value.copy_(torch.rand(*value.shape[:1], 8).argsort()[:, : value.shape[1]])
+        elif not part.endswith("inv_freq"):
+            draw(part, value, sharpness)
+        if part.endswith(("hc.scale", "hc_scale")):
+            value.add_(1)
+
+
+def publish_spark(folder: Path, *, stages: int = 2, drafts: int = 4, **changes: Any) -> Spark:
+    """Writes the folder; changes: of the config."""
+    tiny = publish(folder, **changes)
+    model, layers, mask = _drawn_pair(SIZES | changes, 0).model, (2, 0), 7
+    torch.manual_seed(3)
+    spark = Stages(_of_window(SIZES | changes), stages, len(layers), 6).eval().float()
+    _clear(spark)
+    _draw(spark, 1.0)
+    own = {"dspark_target_layer_ids": list(layers), "dspark_block_size": drafts}
+    own |= {"dspark_noise_token_id": mask, "dspark_markov_rank": 6}
+    edit_config(folder, **own, num_nextn_predict_layers=stages)
+    edit_tensors(folder, lambda arrays: {n: a for n, a in arrays.items() if "mtp." not in n})
+    edit_tensors(folder, lambda arrays: arrays | spark.stored())
+    inner, seen = model.model, dict[int, torch.Tensor]()
+    for layer in layers:
+        inner.layers[layer].register_forward_hook(
+            lambda _, __, made, layer=layer: seen.update({layer: made.mean(dim=2)})
+        )
+    read, newest = tiny.tokens[:-1], tiny.tokens[-1]
+    with torch.no_grad():
+        inner(torch.tensor([read]), use_cache=False)
+        features = torch.cat([seen[layer] for layer in layers], dim=-1)
+        block = torch.tensor([[newest, *[mask] * (drafts - 1)]])
+        states = spark(inner.embed_tokens(block), features, inner.rotary_emb)
+        logits = model.lm_head(states)[0]
+        drafted, before = list[int](), newest
+        for row in logits:
+            before = int((row + spark.markov_w2(spark.markov_w1(torch.tensor(before)))).argmax())
+            drafted.append(before)
+    return Spark(folder, tiny.tokens, logits.numpy(), drafted)
+
+
 def publish(folder: Path, seed: int = 0, *, head_number: int = 0, **changes: Any) -> Published:
     """Writes the folder; changes: of the config. head_number: that of `mtp.`."""
-    sizes = SIZES | changes
-    config = hf.DeepseekV4Config(**sizes, attn_implementation="eager")
-    of_head = hf.DeepseekV4Config(
-        **sizes | {"layer_types": [SLIDING] * 3, "mlp_layer_types": ["moe"] * 3},
-        attn_implementation="eager",
-    )
-    torch.manual_seed(seed)
-    model, head = hf.DeepseekV4ForCausalLM(config).eval().float(), Head(of_head).eval().float()
+    model, head = _drawn_pair(SIZES | changes, seed)
     inner = model.model
-    with torch.no_grad():
-        for part, value in head.named_parameters():
-            if value.ndim == 1 and "norm" not in part:
-                value.zero_()  # transformers fills such vectors of whole models alone
-        for whole, sharpness in ((model, 2.0), (head, 1.0)):
-            for part, value in [*whole.named_parameters(), *whole.named_buffers()]:
-                if part.endswith("tid2eid"):
-                    value.copy_(torch.rand(*value.shape[:1], 8).argsort()[:, : value.shape[1]])
-                elif not part.endswith("inv_freq"):
-                    draw(part, value, sharpness)
-                if part.endswith(("hc.scale", "hc_scale")):
-                    value.add_(1)
-        model.save_pretrained(folder)
+    model.save_pretrained(folder)
     make_tiny_tokenizer(folder, VOCABULARY)
     edit_config(folder, num_nextn_predict_layers=1)
     stored = _stored(model, "") | _stored(head, f"mtp.{head_number}.")

@@ -252,7 +252,10 @@ def check_widths(
     further_pairs: more to compare, by what they are: the draft model's width and the target's.
     """
     pairs = {
-        "hidden states are": (hidden, model.hidden_size),
+        "hidden states are": (
+            hidden,
+            model.spec.hidden if isinstance(model, Decoder) else model.hidden_size,
+        ),
         "vocabulary is": (vocabulary, model.vocabulary),
         **further_pairs,
     }

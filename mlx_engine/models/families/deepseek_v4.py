@@ -10,6 +10,8 @@ normed each; its block attends to the window alone, and its own hyper-connection
 for the output head. It reads the streams before the trunk's last hyper-connection, and passes on
 its own. Matrices stay in the published fp8 and fp4 (loading/microscaled.py).
 
+V4-Flash-0731 has DSpark's stages under `mtp.` in place of the head.
+
 References disagree, and no published weights were run:
 
 - Weights of selected experts are divided by their sum in transformers and here, whatever
@@ -26,7 +28,7 @@ from mlx_engine.models.compressed_specs import CompressedAttentionSpec, Compress
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.deepseek_v3 import indexer_spec, routed_experts
 from mlx_engine.models.families.llama import plain_model
-from mlx_engine.models.family import TensorParts
+from mlx_engine.models.family import ModelSizes, TensorParts
 from mlx_engine.models.layer_specs import EXPERT_TABLE, ExpertScore, ExpertsSpec, RopeSpec
 from mlx_engine.models.model_spec import (
     CONNECTIONS,
@@ -122,6 +124,10 @@ _END = {
 }
 
 
+LAYER_NAMES = {**_BLOCK, **_END, "mlp.shared_experts": "mlp.shared_expert"}
+"""Names within a layer, and of what ends a trunk or a head, in files -> canonical ones."""
+
+
 class DeepseekV4(NativeFamily):
     """DeepSeek-V4-Flash and Pro (`deepseek_v4`), with their MTP head."""
 
@@ -135,9 +141,21 @@ class DeepseekV4(NativeFamily):
         {**_BLOCK, **_END, "e_proj": "join", "eh_proj": "join", "h_proj": "join_streams"}
     )
 
+    def compute_sizes(self) -> ModelSizes:
+        """Compute a model's sizes from its spec; DSpark's stages are no heads."""
+        sizes = super().compute_sizes()
+        return sizes if self.spec.heads else replace(sizes, promised_heads=0)
+
     def split_tensors(self, tensors: Mapping[str, T], origin: str) -> TensorParts[T]:
-        """Sort tensors by use; biases of choices that a table makes, or for pictures, are not."""
-        parts = super().split_tensors(tensors, origin)
+        """Sort tensors by use.
+
+        Skipped are biases of choices that a table makes or that pictures have, and DSpark's stages,
+        which are a draft model (drafters/deepseek4_dspark.py).
+        """
+        stages = {} if self.spec.heads else {n: t for n, t in tensors.items() if "mtp." in n}
+        own = {name: tensor for name, tensor in tensors.items() if name not in stages}
+        parts = super().split_tensors(own, origin)
+        parts.skipped.update(stages)
         for part in (parts.trunk, parts.head):
             for name in tuple(part):
                 layer, is_bias, _ = name.partition("gate.e_score_correction_bias")
@@ -147,23 +165,30 @@ class DeepseekV4(NativeFamily):
         return parts
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        mixers, experts = _mixers(fields), _experts(fields)
-        streams = WholeStreamsSpec(
-            fields.count("hc_mult", 4, minimum=2, maximum=_MOST_STREAMS),
-            2.0,
-            fields.number("hc_eps", 1e-6),
-            exchange_steps=fields.count("hc_sinkhorn_iters", 20, maximum=1000),
-        )
+        mixers, head = _mixers(fields), window_block(fields)
+        experts, streams = head.feed, head.streams
+        assert isinstance(experts, ExpertsSpec)
         by_table = replace(experts, table_rows=fields.count("vocab_size"), choice_bias=False)
         blocks = [
             BlockSpec(mixers[kind], by_table if hashes else experts, streams=streams)
             for kind, hashes in zip(_layer_kinds(fields), _hash_layers(fields), strict=True)
         ]
-        head = BlockSpec(mixers[_KINDS[0]], experts, streams=streams)
-        return replace(
-            plain_model(fields, blocks),
-            heads=MtpHeadsSpec((head,), trunk_state="residual", chain_state="residual"),
-        )
+        model = plain_model(fields, blocks)
+        if fields.has("dspark_target_layer_ids"):
+            return model
+        heads = MtpHeadsSpec((head,), trunk_state="residual", chain_state="residual")
+        return replace(model, heads=heads)
+
+
+def window_block(fields: ConfigFields) -> BlockSpec:
+    """Read the block of MTP heads and of DSpark's stages: the window alone, and routed experts."""
+    streams = WholeStreamsSpec(
+        fields.count("hc_mult", 4, minimum=2, maximum=_MOST_STREAMS),
+        2.0,
+        fields.number("hc_eps", 1e-6),
+        exchange_steps=fields.count("hc_sinkhorn_iters", 20, maximum=1000),
+    )
+    return BlockSpec(_mixers(fields)[_KINDS[0]], _experts(fields), streams=streams)
 
 
 def _mixers(fields: ConfigFields) -> dict[str, CompressedAttentionSpec]:

@@ -23,10 +23,12 @@ import mlx_engine
 from mlx_engine.cache.contract import RowCount
 from mlx_engine.cache.prompt_format import CacheState, FileContents, collect_arrays, fill_caches
 from mlx_engine.engine import Engine
+from mlx_engine.loading.draft_model import build_drafter, read_drafter
 from mlx_engine.loading.folder import model_files_at
 from mlx_engine.loading.headers import read_headers
+from mlx_engine.models.drafters.deepseek4_dspark import dspark_name
 from mlx_engine.models.registry import family_for
-from mlx_engine.values.options import DraftOptions
+from mlx_engine.values.options import DraftOptions, LoadOptions
 
 YARN = {
     "rope_type": "yarn",
@@ -169,17 +171,119 @@ def test_words_with_the_head_are_those_without(opened, name, temperature):
         assert sum(answer.stats.accepted for answer in answers)
 
 
+SPARKS = {
+    "spark": {},
+    "narrow spark": {
+        "sliding_window": 3,
+        "hc_mult": 3,
+        "o_groups": 4,
+        "partial_rotary_factor": 0.5,
+        "rms_norm_eps": 0.02,
+        "swiglu_limit": 0.4,
+    },
+    "spark of one stage": {"stages": 1, "drafts": 6, "scoring_func": "sigmoid", "hc_mult": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def sparks(tmp_path_factory):
+    """Each folder once."""
+    place = tmp_path_factory.mktemp("spark")
+    return cache(lambda name: tiny_deepseek4.publish_spark(place / name, **SPARKS[name]))
+
+
+@pytest.mark.parametrize("name", SPARKS)
+def test_blocks_of_the_stages_are_those_of_pytorch(sparks, name):
+    """Read in two parts, the second of which is longer than the window."""
+    tiny = sparks(name)
+    engine = mlx_engine.load(tiny.folder)
+    assert engine.description.draft_models == (str(tiny.folder),)
+    model = engine.parts.model
+    drafter = build_drafter(read_drafter(model_files_at(tiny.folder)), model)
+    target, caches = drafter.target, drafter.make_caches()
+    features = target.features(target.forward(mx.array([tiny.tokens[:-1]]), target.make_caches()))
+    drafter.append_features(features[:, :9], caches)
+    drafter.append_features(features[:, 9:], caches)
+    newest, picked = mx.array(tiny.tokens[-1:]), []
+    found = drafter.logits(drafter.draft_block_states(newest, caches))[0]
+    assert relative(np.array(found), tiny.logits) < 1e-4
+
+    def pick(logits, _):
+        picked.append(mx.argmax(logits, axis=-1).astype(mx.int32))
+        return picked[-1]
+
+    drafter.draft(newest, None, caches, len(tiny.drafted), pick)
+    assert [token.item() for token in picked] == tiny.drafted
+    engine.close()
+
+
+@pytest.mark.parametrize("temperature", [0, 0.8])
+def test_words_with_the_stages_are_those_without(sparks, temperature):
+    """Of three chats alone and in shared passes."""
+    folder = sparks("spark").folder
+    engine = mlx_engine.load(folder, options=LoadOptions(draft_model=folder))
+    asked = {"max_tokens": 6, "ignore_eos": True}
+    asked["sampling"] = replace(PICKS, temperature=temperature)
+    truth = [engine.generate(text, draft=PLAIN, **asked).tokens for text in TEXTS]
+    drafted = DraftOptions(depth=3, source="model")
+    alone = [engine.generate(text, draft=drafted, **asked) for text in TEXTS]
+    together = engine.generate_many(TEXTS, draft=drafted, **asked)
+    for answers in (alone, together):
+        assert [answer.tokens for answer in answers] == truth
+        assert all(answer.stats.drafted for answer in answers)
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("stages.1.attn_hc.fn", "layers.1.attn_hyper_connection.mix.weight"),
+        ("stages.2.ffn.switch_mlp.up_proj.scales", "layers.2.mlp.switch_mlp.up_proj.scales"),
+        ("stages.2.hc_head.base", "hyper_connection_mixer.base"),
+        ("stages.2.norm.weight", "hyper_connection_mixer.norm.weight"),
+        ("stages.0.main_proj.weight", "main_proj.weight"),
+        ("markov_head.markov_w1.weight", "markov_head.markov_w1.weight"),
+        ("mtp.2.confidence_head.proj.weight", None),
+        ("mtp.2.ffn.gate.bias_vl", None),
+        ("layers.0.attn.wq_a.weight", None),
+    ],
+)
+def test_names_of_stages(name, ours):
+    """As mlx-vlm splits them off, and what a draft model has no use for."""
+    assert dspark_name(name) == ours
+
+
+def test_a_stage_that_reads_what_the_trunk_reads_is_right(tmp_path):
+    """Where layers add nothing, the block's first row is the trunk's."""
+    small = {"num_hidden_layers": 3, "mlp_layer_types": ["moe"] * 3, "stages": 1}
+    place = tiny_deepseek4.publish_spark(tmp_path / "m", **small).folder
+
+    def arrange(arrays):
+        made = {n: a * 0 if n.endswith(SILENT) else a for n, a in arrays.items()}
+        return made | {f"mtp.0.{part}": made[part] for part in ENDS}
+
+    edit_tensors(place, arrange)
+    engine = mlx_engine.load(place, options=LoadOptions(draft_model=place))
+    asked = {"max_tokens": 10, "sampling": PICKS, "ignore_eos": True}
+    drafted = engine.generate(TEXTS[0], draft=DraftOptions(depth=1, source="model"), **asked)
+    assert drafted.tokens == engine.generate(TEXTS[0], draft=PLAIN, **asked).tokens
+    assert drafted.stats.accepted == drafted.stats.drafted > 3
+    engine.close()
+
+
+SILENT = ("wo_b.weight", "w2.weight")
+"""Names of what a layer adds, and of Markov heads."""
+ENDS = ("hc_head_fn", "hc_head_base", "hc_head_scale", "norm.weight")
+
+
 def test_a_head_that_reads_what_the_trunk_reads_is_right(tmp_path):
     """Where blocks add nothing, the next token follows from one alone, for trunk and head alike."""
     small = {"num_hidden_layers": 1, "layer_types": [SPARSE], "mlp_layer_types": ["moe"]}
     place = tiny_deepseek4.publish(tmp_path / "m", **small).folder
 
     def arrange(arrays):
-        made = {
-            n: a * 0 if n.endswith(("wo_b.weight", "w2.weight")) else a for n, a in arrays.items()
-        }
-        for part in ("hc_head_fn", "hc_head_base", "hc_head_scale", "norm.weight"):
-            made[f"mtp.0.{part}"] = made[part]
+        made = {n: a * 0 if n.endswith(SILENT) else a for n, a in arrays.items()}
+        made |= {f"mtp.0.{part}": made[part] for part in ENDS}
         made["mtp.0.e_proj.weight"] = mx.eye(len(made["mtp.0.e_proj.weight"]))
         made["mtp.0.enorm.weight"] = mx.ones_like(made["mtp.0.enorm.weight"])
         return made | {"mtp.0.h_proj.weight": made["mtp.0.h_proj.weight"] * 0}
