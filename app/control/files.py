@@ -32,8 +32,10 @@ from app.values.errors import StoreError
 from app.window.controls.dialogs import choose_files, choose_folder, choose_target, inform
 from app.window.controls.icons import app_icon
 from app.window.language import tr
+from app.window.pictures import scaled
 from app.window.widgets import Widgets
 from mlx_engine.values.errors import BadPicture
+from mlx_engine.values.picture import Picture
 from mlx_engine.values.words import Words, join_words
 
 ENDINGS = (".md", ".pdf", ".json")
@@ -109,10 +111,15 @@ class FileController(QObject):
 
     def export_to(self, chat_id: int, path: Path) -> None:
         """Write a chat as .md, .json or .pdf; a PDF is set in a background thread."""
-        is_pdf = path.suffix.lower() == ".pdf"
+        is_pdf, pictures = path.suffix.lower() == ".pdf", list[Picture]()
+
+        def named(picture: Picture) -> str:
+            pictures.append(picture)
+            return f"![picture]({PICTURE_NAME}{len(pictures) - 1})"
+
         try:
             if is_pdf:
-                markdown = chat_text(self._store, chat_id, ".md")
+                markdown = chat_text(self._store, chat_id, ".md", named)
                 title = self._store.chats.get(chat_id).title
             else:
                 export_chat(self._store, chat_id, path)
@@ -121,7 +128,8 @@ class FileController(QObject):
             return
         if is_pdf:
             self._disk.run_each(
-                lambda: _write_pdf(markdown, title, path), lambda why: self._exported(path, why)
+                lambda: _write_pdf(markdown, title, path, pictures),
+                lambda why: self._exported(path, why),
             )
         else:
             self._exported(path, None)
@@ -282,9 +290,11 @@ def _read(path: Path, defaults: ChatSettings) -> Sequence[NewChat | StoreError]:
         return [error]
 
 
-def _write_pdf(markdown: str, title: str, path: Path) -> StoreError | None:
+def _write_pdf(
+    markdown: str, title: str, path: Path, pictures: Sequence[Picture]
+) -> StoreError | None:
     try:
-        write_pdf(markdown, title, path)
+        write_pdf(markdown, title, path, pictures)
     except OSError as error:
         return not_written(path, error)
     return None
@@ -310,15 +320,22 @@ POINTS = 10
 STYLE = "table { border-collapse: collapse; } td, th { border: 1px solid #999; padding: 3px; }"
 
 
-def write_pdf(markdown: str, title: str, path: Path) -> None:
+PICTURE_NAME = "headstart-picture:"
+"""Begins the addresses of a chat's own pictures in its Markdown; their places follow."""
+LARGEST_SHOWN, SHARPNESS = 400, 3
+"""Longest side of a picture in a PDF, in units of a hundredth of an inch; pixels of one."""
+
+
+def write_pdf(markdown: str, title: str, path: Path, pictures: Sequence[Picture] = ()) -> None:
     """Write Markdown as a PDF of Letter or A4 pages, as the locale has them, over what is there.
 
-    Formulas stand as their source, and pictures are left out: nothing is loaded from the web.
-    Raises OSError if the file cannot be written.
+    Formulas stand as their source, and pictures but the chat's own are left out: nothing is loaded
+    from the web. pictures: those that the Markdown names. Raises OSError if the file cannot be
+    written.
     """
     part = path.with_name(path.name + ".part")
     part.write_bytes(b"")  # raises what is in the way; Qt only says that it failed
-    document = _Document()
+    document = _Document(pictures)
     document.setDefaultStyleSheet(STYLE)
     font = document.defaultFont()
     font.setPointSize(POINTS)
@@ -350,12 +367,21 @@ def _with_line_breaks(markdown: str) -> str:
 
 
 class _Document(QTextDocument):
-    """A text document that loads no pictures or other resources."""
+    """A text document that shows these pictures, and loads no other resources."""
+
+    def __init__(self, pictures: Sequence[Picture]) -> None:
+        super().__init__()
+        self._pictures = pictures
 
     @override
     def loadResource(self, kind: int, name: object) -> object:
-        del kind, name
-        return None
+        place = name.toString().removeprefix(PICTURE_NAME) if isinstance(name, QUrl) else ""
+        if not place.isdecimal() or int(place) >= len(self._pictures):
+            return None
+        most = LARGEST_SHOWN * SHARPNESS
+        image = scaled(self._pictures[int(place)], most, most)
+        image.setDevicePixelRatio(SHARPNESS)
+        return image
 
 
 def _page() -> QPageLayout:

@@ -208,10 +208,14 @@ class Collector(QObject):
 
 
 def keep_clipboard() -> None:
-    """Replace the clipboard's content by plain text in an object that Qt owns.
+    """Replace the clipboard's content by plain text, or else a picture, in an object that Qt owns.
 
     Qt destroys an object made in Python after Python has ended, which crashes.
     """
     clipboard = QGuiApplication.clipboard()
     if clipboard.ownsClipboard():
-        clipboard.setText(clipboard.text())
+        text, image = clipboard.text(), clipboard.image()
+        if text or image.isNull():
+            clipboard.setText(text)
+        else:
+            clipboard.setImage(image)

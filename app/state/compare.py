@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -16,6 +16,7 @@ from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn
 from app.worker.requests import Ask, CloseChat, Request, StopAnswer
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.options import DraftOptions
+from mlx_engine.values.picture import Picture
 from mlx_engine.values.stats import GenerationStats
 
 Side = Literal["on", "off"]
@@ -82,8 +83,10 @@ class Comparison(State):
         parts = () if answer is None else (answer.thinking.text, answer.answer.text)
         return "\n\n".join(filter(None, parts))
 
-    def run(self, prompt: str, *, as_pinned: bool = False) -> None:
-        """Answer `prompt` twice with the settings of the chat on show; load a resting model first.
+    def run(
+        self, prompt: str, pictures: Sequence[Picture] = (), *, as_pinned: bool = False
+    ) -> None:
+        """Answer a prompt twice with the settings of the chat on show; load a resting model first.
 
         as_pinned: at the chat's fixed draft depth instead of the automatic one.
         """
@@ -100,7 +103,7 @@ class Comparison(State):
             "on": draft if self.depth else replace(draft, depth="auto"),
             "off": DraftOptions(source="none"),
         }
-        said = (Message("user", prompt),)
+        said = (Message("user", prompt, images=tuple(pictures)),)
         self._waiting = [
             Ask(CHAT_IDS[side], side, said, replace(settings, draft=drafts[side]), alone=True)
             for side in SIDES

@@ -13,7 +13,7 @@ the oldest message to the newest, the order in which versions of a message are c
 import json
 import os
 from base64 import b64encode
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
@@ -40,6 +40,7 @@ from app.values.errors import BadChatFile
 from app.values.tools import answer_as_markdown, uses_from
 from app.values.typed_json import KEPT_WORDS, encode, read_fields
 from mlx_engine.values.conversation import Message
+from mlx_engine.values.picture import Picture
 from mlx_engine.values.saved_chat import (
     SavedChat,
     chat_as_content,
@@ -47,6 +48,7 @@ from mlx_engine.values.saved_chat import (
     chat_from_content,
     chat_from_markdown,
     message_from_content,
+    size_of_picture,
 )
 from mlx_engine.values.untrusted import open_regular
 from mlx_engine.values.words import Words
@@ -141,13 +143,21 @@ def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
         raise not_written(path, error) from error
 
 
-def chat_text(store: SessionStore, chat_id: int, kind: str) -> str:
-    """Return a chat as the text of a ".md" (the selected branch) or ".json". Raises StoreError."""
+def chat_text(
+    store: SessionStore,
+    chat_id: int,
+    kind: str,
+    show_picture: Callable[[Picture], str] = size_of_picture,
+) -> str:
+    """Return a chat as the text of a ".md" (the selected branch) or ".json". Raises StoreError.
+
+    show_picture: as of `chat_as_markdown`.
+    """
     chat = store.open_chat(chat_id)
     messages = {message.id: message for message in store.messages.all_of(chat_id)}
     branch = [messages.pop(each) for each in chat.turns.ids if each in messages]
     if kind == ".md":
-        return chat_as_markdown(_selected_branch(chat, branch))
+        return chat_as_markdown(_selected_branch(chat, branch), show_picture)
     return _as_json(store, chat, branch, list(messages.values()))
 
 

@@ -15,8 +15,9 @@ from app.window.controls.labels import ShortLabel, label, paragraph, restyle, sa
 from app.window.controls.layouts import GAP, WIDEST, ChipFlow, Item, Wide, column, row, scrolled
 from app.window.language import said, tr
 from app.window.pictures import Thumbnail
+from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.picture import Picture
-from mlx_engine.values.words import size_words
+from mlx_engine.values.words import Words, size_words
 
 
 class AttachmentChip(QFrame):
@@ -367,6 +368,14 @@ class AttachmentRow(QWidget):
 
 def _too_many() -> str:
     return tr("A message takes {most} pictures at most.", most=MOST_PICTURES)
+
+
+BLIND = Words("{words} Leave the pictures out, or use a model that sees them.")
+
+
+def why_blind(model: ModelDescription | None) -> str:
+    """Say why a model sees no pictures and what to do, "" if it does or there is none."""
+    return tr(BLIND, words=model.vision.words) if model and model.vision else ""
 
 
 def why_too_long(

@@ -11,6 +11,7 @@ from typing_extensions import override
 from app.start.threads import TURN_MS
 from app.state.compare import Comparison, Side
 from app.state.running_answer import Growth, RunningAnswer
+from app.window.attachments import AttachmentRow, why_blind
 from app.window.composer import LONGEST, MessageBox
 from app.window.controls.chart import Part, ShareBar
 from app.window.controls.choices import Option, Segments
@@ -234,6 +235,7 @@ class CompareView(QWidget):
         self._prompt.setProperty("role", "field")
         self._prompt.setAccessibleName(tr("Prompt to compare with"))
         self._prompt.setPlaceholderText(tr("A prompt to run twice"))
+        self._pictures = AttachmentRow()
         self._run = QPushButton(tr("Run"))
         self._run.setProperty("role", "primary")
         self._run.setAutoDefault(True)  # Return presses it too
@@ -255,7 +257,8 @@ class CompareView(QWidget):
         top = row(Wide(self._prompt), self._run)
         top.setAlignment(self._run, Qt.AlignmentFlag.AlignTop)
         panes = row(*map(Wide, self._panes.values()), spacing=16)
-        parts = (paragraph(INTRODUCTION, "muted"), top, self._depth_row, 4, self._verdict, 4)
+        asked = (self._pictures, top, self._depth_row)
+        parts = (paragraph(INTRODUCTION, "muted"), *asked, 4, self._verdict, 4)
         body = QWidget()
         column(*parts, Wide(panes), of=body, margins=(24, 0, 24, 24), spacing=8)
         self._page = scrolled(body)
@@ -269,6 +272,7 @@ class CompareView(QWidget):
         self._run.clicked.connect(self._press)
         self._prompt.send_wanted.connect(self._try_run)
         self._prompt.textChanged.connect(self._refresh_run)
+        self._pictures.changed.connect(self._refresh_run)
         comparison.grown.connect(self._grow)
         comparison.changed.connect(self._look_down.start)
         for changed in (comparison.changed, comparison.models.changed):
@@ -283,6 +287,7 @@ class CompareView(QWidget):
         if begun_with != self._begun_with:
             self._begun_with = begun_with
             self.show_prompt(asked.text if asked else "")
+            self._pictures.show_attachments((), asked.pictures if asked else ())
             self._prompt.selectAll()
         self.show_pinned(self._comparison.pinned)
 
@@ -326,13 +331,18 @@ class CompareView(QWidget):
     def _refresh_run(self) -> None:
         is_running = self._comparison.is_running
         self._run.setText(tr("Stop") if is_running else tr("Run"))
-        can_run = bool(self._prompt.toPlainText().strip()) and not self._why_not
+        self._pictures.show_vision(why_blind(self._comparison.models.description))
+        can_run = self._has_prompt and not self._why_not
         self._run.setEnabled(is_running or can_run)
         set_tip(self._run, "" if is_running else said(self._why_not))
 
     @property
+    def _has_prompt(self) -> bool:
+        return bool(self._prompt.toPlainText().strip() or self._pictures.pictures())
+
+    @property
     def _why_not(self) -> str:
-        return "" if self._comparison.models.can_answer else NO_MODEL
+        return self._pictures.unseen if self._comparison.models.can_answer else NO_MODEL
 
     def _refresh_answers(self) -> None:
         """Show the figures of both sides, and the words that they share so far."""
@@ -396,9 +406,9 @@ class CompareView(QWidget):
 
     def _try_run(self) -> None:
         prompt, comparison = self._prompt.toPlainText().strip(), self._comparison
-        if prompt and not comparison.is_running and not self._why_not:
+        if self._has_prompt and not comparison.is_running and not self._why_not:
             as_pinned = self._pinned is not None and self._depth.value == PINNED
-            comparison.run(prompt, as_pinned=as_pinned)
+            comparison.run(prompt, self._pictures.pictures(), as_pinned=as_pinned)
 
     # Qt
 

@@ -25,7 +25,7 @@ from app.state.chat import ChatState
 from app.state.models import ModelState
 from app.state.settings import KeptSettings
 from app.values.attached_text import AttachedPdf, AttachedText, SaidWith, fenced, with_attachments
-from app.window.attachments import AttachmentRow
+from app.window.attachments import AttachmentRow, why_blind
 from app.window.controls.dialogs import choose_files
 from app.window.controls.fields import follow_writing, is_composing
 from app.window.controls.icons import IconButton
@@ -33,7 +33,7 @@ from app.window.controls.labels import restyle, set_tip
 from app.window.controls.layouts import STRETCH, column, row
 from app.window.language import percent, tr
 from app.window.look import look
-from app.window.pictures import png_of
+from app.window.pictures import copied_pictures, png_of
 from mlx_engine.values.picture import Picture
 from mlx_engine.values.words import Words
 
@@ -53,14 +53,15 @@ class MessageBox(QPlainTextEdit):
     """The text box.
 
     Signals: `send_wanted`, `edit_last_wanted`, `files_pasted`(list of Path),
-    `long_text_pasted`(str), `picture_pasted`(QImage), `focused`(bool).
+    `long_text_pasted`(str), `picture_pasted`(QImage), `copied_picture_pasted`(bytes of
+    a file), `focused`(bool).
     """
 
     send_wanted = Signal()
     edit_last_wanted = Signal()
     files_pasted = Signal(object)
     long_text_pasted = Signal(str)
-    picture_pasted = Signal(object)
+    picture_pasted, copied_picture_pasted = Signal(object), Signal(object)
     focused = Signal(bool)
 
     def __init__(self) -> None:
@@ -157,6 +158,10 @@ class MessageBox(QPlainTextEdit):
         files = [Path(url.toLocalFile()) for url in source.urls() if url.isLocalFile()]
         if files:
             self.files_pasted.emit(files)
+        elif copied := copied_pictures(source):
+            for file in copied:
+                self.copied_picture_pasted.emit(file)
+            self.insert(source.text())
         elif source.hasImage() and not source.hasText():
             self.picture_pasted.emit(QImage(source.imageData()))
         else:
@@ -183,7 +188,6 @@ class MessageBox(QPlainTextEdit):
         self.focused.emit(False)
 
 
-BLIND = Words("{words} Leave the pictures out, or use a model that sees them.")
 HINT, NO_MODEL = Words("Message…"), Words("Open or drop a model first")
 NEARLY_FULL = 0.75
 """Share of the context from which the ring is shown."""
@@ -277,6 +281,9 @@ class Composer(QFrame):
         self.box.files_pasted.connect(files.read)
         self.box.picture_pasted.connect(
             lambda image: files.read_pasted(tr("Pasted picture"), lambda: png_of(image))
+        )
+        self.box.copied_picture_pasted.connect(
+            lambda file: files.read_pasted(tr("Pasted picture"), lambda: file)
         )
         self.box.textChanged.connect(self._keep)
         self.row.changed.connect(self._count)
@@ -411,9 +418,8 @@ class Composer(QFrame):
 
     def _refresh(self) -> None:
         """Update the button and its tooltip."""
-        is_answering, model = self._is_answering, self._models.description
-        blind = tr(BLIND, words=model.vision.words) if model and model.vision else ""
-        self.row.show_vision(blind)
+        is_answering = self._is_answering
+        self.row.show_vision(why_blind(self._models.description))
         if self._was_answering and not is_answering:
             self.row.tell("")
         self._was_answering = is_answering

@@ -1,17 +1,37 @@
-"""Pictures of messages: thumbnails that open them large, and conversions of Qt's images."""
+"""Pictures of messages: thumbnails that open them large, conversions of Qt's images, copies."""
 
-from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QRect, QSize, Qt
+import json
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+from PySide6.QtCore import (
+    QBuffer,
+    QByteArray,
+    QIODevice,
+    QMimeData,
+    QPoint,
+    QRect,
+    QSize,
+    Qt,
+    QTemporaryDir,
+    QUrl,
+)
 from PySide6.QtGui import (
+    QContextMenuEvent,
+    QDrag,
+    QGuiApplication,
     QImage,
     QImageReader,
     QKeyEvent,
+    QKeySequence,
     QMouseEvent,
     QPainter,
     QPainterPath,
     QPaintEvent,
     QPixmap,
 )
-from PySide6.QtWidgets import QAbstractButton, QDialog, QWidget
+from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QMenu, QWidget
 from shiboken6 import isValid
 from typing_extensions import override
 
@@ -53,7 +73,7 @@ def png_by_system(data: bytes) -> bytes:
     return png
 
 
-def _scaled(picture: Picture, width: int, height: int) -> QImage:
+def scaled(picture: Picture, width: int, height: int) -> QImage:
     """Decode a picture as a model sees it, no larger than these pixels; null if it is lost."""
     try:
         image = picture.decode()
@@ -64,6 +84,33 @@ def _scaled(picture: Picture, width: int, height: int) -> QImage:
     return QImage(data, image.width, image.height, line, QImage.Format.Format_RGB888).copy()
 
 
+COPIED = "application/x-headstart-pictures"
+"""Format of all copied pictures: a line with their sizes in bytes, and their files."""
+ENDINGS = {b"\x89PNG": ".png", b"\xff\xd8": ".jpg", b"GIF8": ".gif", b"BM": ".bmp"}
+"""First bytes of a picture -> ending of its file's name; of WebP else."""
+
+
+def mime_of(pictures: Sequence[Picture], text: str = "") -> QMimeData:
+    """Make the clipboard's content of pictures and a text; other programs get the first picture."""
+    data, first = QMimeData(), pictures[0]
+    data.setImageData(scaled(first, first.width, first.height))
+    sizes = json.dumps([len(picture.data) for picture in pictures]).encode()
+    data.setData(COPIED, b"\n".join((sizes, b"".join(picture.data for picture in pictures))))
+    if text:
+        data.setText(text)
+    return data
+
+
+def copied_pictures(data: QMimeData) -> list[bytes]:
+    """Return the files of the pictures that `mime_of` copied, [] for other contents."""
+    sizes, _, files = bytes(data.data(COPIED).data()).partition(b"\n")
+    try:
+        ends = accumulate(map(int, json.loads(sizes)), initial=0) if sizes else ()
+        return [files[start:end] for start, end in pairwise(ends)]
+    except (TypeError, ValueError):  # of another program
+        return []
+
+
 def size_in_words(picture: Picture) -> str:
     """Say how large a picture is."""
     return tr("{width} × {height} pixels", width=picture.width, height=picture.height)
@@ -71,6 +118,8 @@ def size_in_words(picture: Picture) -> str:
 
 class Thumbnail(QAbstractButton):
     """A small picture, which a click opens large; it appears once it is decoded.
+
+    It is dragged out as a file, and copied by its menu.
 
     disk: decodes in a background thread, for all thumbnails of a message.
     """
@@ -81,6 +130,8 @@ class Thumbnail(QAbstractButton):
         """height: in pixels at a zoom of 1. number: from 1, of the picture in its message."""
         super().__init__(parent)
         self._picture, self._height, self._pixmap = picture, height, QPixmap()
+        self._pressed_at = QPoint()
+        self._folder: QTemporaryDir | None = None
         self.setAccessibleName(tr("Picture {number}", number=number))
         self.setAccessibleDescription(size_in_words(picture))
         set_tip(self, tr("{size}: open it large", size=size_in_words(picture)))
@@ -96,9 +147,44 @@ class Thumbnail(QAbstractButton):
                 self._pixmap = QPixmap.fromImage(image)
                 self.update()
 
-        disk.run_each(lambda: _scaled(picture, 2 * side, side), show)
+        disk.run_each(lambda: scaled(picture, 2 * side, side), show)
+
+    def drag_data(self) -> QMimeData:
+        """Return the picture as an image and as a file, which is there as long as this widget."""
+        picture, self._folder = self._picture, self._folder or QTemporaryDir()
+        ending = next((ENDINGS[key] for key in ENDINGS if picture.data.startswith(key)), ".webp")
+        file = Path(self._folder.filePath(f"{self.accessibleName()}{ending}"))
+        file.write_bytes(picture.data)
+        data = mime_of([picture])
+        data.setUrls([QUrl.fromLocalFile(str(file))])
+        return data
 
     # Qt
+
+    @override
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._pressed_at = event.position().toPoint()
+        super().mousePressEvent(event)
+
+    @override
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        way = (event.position().toPoint() - self._pressed_at).manhattanLength()
+        is_held = bool(event.buttons() & Qt.MouseButton.LeftButton)
+        if not is_held or way < QApplication.startDragDistance():
+            super().mouseMoveEvent(event)
+            return
+        self.setDown(False)
+        drag = QDrag(self)
+        drag.setMimeData(self.drag_data())
+        drag.setPixmap(self._pixmap)
+        drag.exec(Qt.DropAction.CopyAction)
+
+    @override
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        menu = QMenu(self)
+        menu.addAction(tr("Copy Picture"), lambda: _copy(self._picture))
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(event.globalPos())
 
     @override
     def sizeHint(self) -> QSize:
@@ -127,8 +213,14 @@ class Thumbnail(QAbstractButton):
             painter.drawPath(shape)
 
 
+def _copy(picture: Picture) -> None:
+    QGuiApplication.clipboard().setMimeData(mime_of([picture]))
+
+
 class PictureDialog(QDialog):
-    """A picture as large as the window allows; Escape, Return, Space and a click close it."""
+    """A picture as large as the window allows; Escape, Return, Space and a click close it, Copy
+    copies it.
+    """
 
     def __init__(self, picture: Picture, parent: QWidget) -> None:
         super().__init__(parent)
@@ -140,9 +232,9 @@ class PictureDialog(QDialog):
         ratio = self.devicePixelRatioF()
         if size.width() > room.width() or size.height() > room.height():
             size = size.scaled(room, Qt.AspectRatioMode.KeepAspectRatio)
-        self._pixmap, disk = QPixmap(), LatestTask(self)
+        self._picture, self._pixmap, disk = picture, QPixmap(), LatestTask(self)
         pixels = size * ratio
-        disk.run(lambda: _scaled(picture, pixels.width(), pixels.height()), self._show)
+        disk.run(lambda: scaled(picture, pixels.width(), pixels.height()), self._show)
         self.resize(size.expandedTo(QSize(160, 120)))
 
     def _show(self, image: QImage) -> None:
@@ -171,5 +263,7 @@ class PictureDialog(QDialog):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
             self.accept()
+        elif event.matches(QKeySequence.StandardKey.Copy):
+            _copy(self._picture)
         else:
             super().keyPressEvent(event)

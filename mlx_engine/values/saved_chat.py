@@ -2,14 +2,14 @@
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain, repeat, takewhile
 from typing import Any, NamedTuple
 
 from mlx_engine.values.conversation import Message, Role
 from mlx_engine.values.errors import BadPicture
-from mlx_engine.values.picture import read_picture
+from mlx_engine.values.picture import Picture, read_picture
 
 FORMAT = "headstart-chat-1"
 ROLES: tuple[Role, ...] = ("system", "user", "assistant")
@@ -80,10 +80,18 @@ def message_from_content(content: Any, number: int) -> Message:
     return Message(content["role"], text, thinking, images=pictures)
 
 
-def chat_as_markdown(chat: SavedChat) -> str:
+def size_of_picture(picture: Picture) -> str:
+    """Say in Markdown that a picture stood here, and how large it was."""
+    return f"({picture.width} x {picture.height} picture)"
+
+
+def chat_as_markdown(
+    chat: SavedChat, show_picture: Callable[[Picture], str] = size_of_picture
+) -> str:
     """Format a chat as Markdown: a title and a heading for each message, thinking quoted before it.
 
-    Text lines that look like such a heading or quotation get a backslash in front.
+    Text lines that look like such a heading or quotation get a backslash in front. show_picture:
+    formats the pictures of messages.
     """
     model = " ".join(chat.model.split())
     names: dict[Role, str] = {"system": "System", "user": "You", "assistant": model}
@@ -101,7 +109,7 @@ def chat_as_markdown(chat: SavedChat) -> str:
             blocks.append("\n".join(f"{_QUOTE} {line}".rstrip() for line in lines))
         elif text.lstrip("\\").startswith(_QUOTE):
             text = "\\" + text
-        blocks += [f"({image.width} x {image.height} picture)" for image in message.images]
+        blocks += map(show_picture, message.images)
         blocks.append(text)
     return "\n\n".join(blocks) + "\n"
 

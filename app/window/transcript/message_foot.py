@@ -200,7 +200,7 @@ class MessageActions(QWidget):
     def show_message(self, message: ShownMessage) -> None:
         """Show the buttons that suit a message."""
         is_answer, has_branches = message.role == "assistant", message.branch_count > 1
-        self.copy.setVisible(bool(message.text))
+        self.copy.setVisible(bool(message.text or message.pictures))
         self.regenerate.setVisible(is_answer)
         self.go_on.setVisible(is_answer and message.can_continue)
         self.drop.setVisible(is_answer and message.can_drop)

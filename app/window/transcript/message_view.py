@@ -15,6 +15,7 @@ from app.window.controls.labels import label, paragraph, say, set_tip
 from app.window.controls.layouts import SPARE, Wide, column, row
 from app.window.language import tr
 from app.window.look import Look, look
+from app.window.pictures import mime_of
 from app.window.transcript.answer_view import AnswerView, ThinkingSegment
 from app.window.transcript.markdown_text import copied
 from app.window.transcript.message_foot import MessageActions, MessageFooter
@@ -242,9 +243,11 @@ class MessageView(QWidget):
         return self._body.parts() if self._body else []
 
     def copy(self) -> None:
-        """Copy the text, if there is any."""
+        """Copy the text and the pictures, if there are any."""
         text = self.markdown()
-        if self.message.role == "user":
+        if self.message.pictures:
+            QGuiApplication.clipboard().setMimeData(mime_of(self.message.pictures, text))
+        elif self.message.role == "user":
             self.copy_markdown()
         elif text:
             words, data = copied(text), QMimeData()

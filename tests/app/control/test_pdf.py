@@ -6,9 +6,11 @@ from unittest.mock import Mock
 
 import pypdf
 import pytest
+from PIL import Image
 from PySide6.QtGui import QTextDocument
 
-from app.control.files import write_pdf
+from app.control.files import PICTURE_NAME, write_pdf
+from mlx_engine.values.picture import read_picture
 
 CHAT = """# On zebras
 
@@ -43,6 +45,20 @@ def test_its_words_and_its_title_are_in_it(tmp_path, qapp):
         assert words in text
     assert read.metadata.title == "On zebras"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["chat.pdf", "secret.png"]
+
+
+def test_a_chats_own_pictures_are_in_it(tmp_path, qapp):
+    """In the proportions and the sharpness that a page has room for."""
+    large, small = Image.new("RGB", (1800, 900), "red"), Image.new("RGB", (30, 60), "blue")
+    pictures, path = [read_picture(image) for image in (large, small)], tmp_path / "chat.pdf"
+    named = (
+        f"![picture]({PICTURE_NAME}0)\n\n![picture]({PICTURE_NAME}1)\n\n![picture]({PICTURE_NAME}2)"
+    )
+    write_pdf(f"{CHAT}\n{named}", "Zebras", path, pictures)
+    found = [file.image for page in pypdf.PdfReader(path).pages for file in page.images]
+    sign = (16, 16)  # of those that are not there
+    assert [image.size for image in found] == [sign, (1200, 600), (30, 60), sign]
+    assert [image.getpixel((5, 5)) for image in found[1:3]] == [(255, 0, 0), (0, 0, 255)]
 
 
 def test_lines_of_a_poem_stay_lines(tmp_path, qapp):

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from chat_states import BUILT_IN
 from compare_states import OFF, ON, StatedComparison
+from PIL import Image
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
-from seen import button, find, words_on
+from seen import button, find, press, words_on
 
 from app.window.compare_view import ComparePane, CompareView
 from app.window.composer import MessageBox
@@ -18,6 +19,7 @@ from app.worker.replies import ModelLoaded, ModelUnloaded
 from app.worker.requests import Ask, StopAnswer
 from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.options import DraftOptions
+from mlx_engine.values.picture import read_picture
 
 
 @pytest.fixture
@@ -51,12 +53,31 @@ def test_the_prompt_is_run_as_it_is(qtbot, view, stated):
         lambda: qtbot.keyClick(view.findChild(MessageBox), Qt.Key.Key_Return),
         lambda: qtbot.keyClick(run_button(view), Qt.Key.Key_Return),
     )
-    for press in presses:
-        press()
+    for run in presses:
+        run()
         assert stated.requests[-1].messages[-1].text == "Why is\nthe sky blue?"
         stated.end("on")
         stated.end("off")
     view.show_prompt("  ")
+    assert not run_button(view).isEnabled()
+
+
+def test_the_pictures_of_the_last_question_are_compared_with_it(view, stated):
+    picture, models = read_picture(Image.new("RGB", (4, 4), "red")), stated.stated.models
+    stated.stated.chat.send("What is it?", [picture])
+    view.begin()
+    assert "Leave the pictures out" in " ".join(words_on(view)) and not run_button(view).isEnabled()
+    models.description = replace(models.description, vision=None)
+    models.changed.emit()
+    run_button(view).click()
+    (asked,) = stated.requests[-1].messages
+    assert (asked.text, asked.images) == ("What is it?", (picture,))
+    assert stated.comparison.is_running
+    stated.end("on")
+    stated.end("off")
+    view.show_prompt("")
+    assert run_button(view).isEnabled(), "a picture alone is a prompt"
+    press(view, "Remove picture 1")
     assert not run_button(view).isEnabled()
 
 

@@ -17,7 +17,14 @@ from app.values.attached_text import AttachedPdf, AttachedText, Refused, SaidWit
 from app.window.attachments import MOST, MOST_PICTURES, AttachmentChip, PdfChip, PictureChip
 from app.window.composer import LONGEST, MOST_LINES, Composer, MessageBox
 from app.window.controls.fields import Lines
-from app.window.pictures import PictureDialog, Thumbnail, png_of
+from app.window.pictures import (
+    COPIED,
+    PictureDialog,
+    Thumbnail,
+    copied_pictures,
+    mime_of,
+    png_of,
+)
 from mlx_engine.values.errors import Reason
 
 SHIFT = Qt.KeyboardModifier.ShiftModifier
@@ -114,6 +121,22 @@ def test_a_pasted_picture_is_sent_by_a_model_that_sees(qtbot, composer, box, wat
     assert "sees no pictures" not in " ".join(words_on(composer))
     qtbot.keyClick(box, Qt.Key.Key_Return)
     assert watched.heard == [("What?", kept)]
+
+
+def test_copied_pictures_are_pasted_with_their_text(qtbot, composer, box):
+    """Other programs get the text and the first picture; dragged out, it is a file."""
+    images = (QImage(3, side, QImage.Format.Format_RGB32) for side in (4, 5))
+    pictures = tuple(checked_picture(png_of(image), "p") for image in images)
+    copied = mime_of(pictures, "Which?")
+    assert copied.text() == "Which?" and QImage(copied.imageData()).height() == 4
+    box.insertFromMimeData(copied)
+    assert composer.message() == SaidWith("Which?", (), pictures)
+    dragged = find(composer, Thumbnail, "Picture 2").drag_data()
+    (file,) = (Path(url.toLocalFile()) for url in dragged.urls())
+    assert (file.name, file.read_bytes()) == ("Picture 2.png", pictures[1].data)
+    odd = QMimeData()
+    odd.setData(COPIED, b'{"a": 1}')
+    assert copied_pictures(odd) == []
 
 
 def test_bad_and_too_many_pictures_are_named_and_lose_nothing(qtbot, composer, watched):
