@@ -176,7 +176,7 @@ class Thumbnail(QAbstractButton):
         self.setDown(False)
         drag = QDrag(self)
         drag.setMimeData(self.drag_data())
-        drag.setPixmap(self._pixmap)
+        drag.setPixmap(self.grab())
         drag.exec(Qt.DropAction.CopyAction)
 
     @override

@@ -5962,6 +5962,10 @@ Für Details klicken.</translation>
         <translation>{size}: groß öffnen</translation>
     </message>
     <message>
+        <source>Copy Picture</source>
+        <translation>Bild kopieren</translation>
+    </message>
+    <message>
         <source>Picture, {size}</source>
         <translation>Bild, {size}</translation>
     </message>
