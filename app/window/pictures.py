@@ -91,14 +91,25 @@ ENDINGS = {b"\x89PNG": ".png", b"\xff\xd8": ".jpg", b"GIF8": ".gif", b"BM": ".bm
 
 
 def mime_of(pictures: Sequence[Picture], text: str = "") -> QMimeData:
-    """Make the clipboard's content of pictures and a text; other programs get the first picture."""
+    """Make the clipboard's content of pictures and a text; other programs get the first picture.
+
+    Lost pictures are left out.
+    """
     data, first = QMimeData(), pictures[0]
     data.setImageData(scaled(first, first.width, first.height))
-    sizes = json.dumps([len(picture.data) for picture in pictures]).encode()
-    data.setData(COPIED, b"\n".join((sizes, b"".join(picture.data for picture in pictures))))
+    files = [file for picture in pictures if (file := _file_of(picture))]
+    data.setData(COPIED, b"\n".join((json.dumps(list(map(len, files))).encode(), b"".join(files))))
     if text:
         data.setText(text)
     return data
+
+
+def _file_of(picture: Picture) -> bytes:
+    """Read a picture's file, b"" if it is lost."""
+    try:
+        return picture.data
+    except BadPicture:
+        return b""
 
 
 def copied_pictures(data: QMimeData) -> list[bytes]:
@@ -152,9 +163,10 @@ class Thumbnail(QAbstractButton):
     def drag_data(self) -> QMimeData:
         """Return the picture as an image and as a file, which is there as long as this widget."""
         picture, self._folder = self._picture, self._folder or QTemporaryDir()
-        ending = next((ENDINGS[key] for key in ENDINGS if picture.data.startswith(key)), ".webp")
+        content = _file_of(picture)
+        ending = next((ENDINGS[key] for key in ENDINGS if content.startswith(key)), ".webp")
         file = Path(self._folder.filePath(f"{self.accessibleName()}{ending}"))
-        file.write_bytes(picture.data)
+        file.write_bytes(content)
         data = mime_of([picture])
         data.setUrls([QUrl.fromLocalFile(str(file))])
         return data
