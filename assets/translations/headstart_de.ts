@@ -6001,5 +6001,9 @@ Für Details klicken.</translation>
         <source>A picture of this chat is not there any more: attach it again.</source>
         <translation>Ein Bild dieses Chats ist nicht mehr da: Fügen Sie es neu an.</translation>
     </message>
+    <message>
+        <source>{origin}: the config names no dspark_target_layer_ids. Get it again.</source>
+        <translation type="unfinished"></translation>
+    </message>
 </context>
 </TS>
