@@ -9,7 +9,7 @@ from mlx_engine.values.errors import HeadsOnly, UnsupportedModel
 from mlx_engine.values.words import Words
 
 DrafterKind = Literal["eagle3", "gemma4-assistant", "dflash", "deepseek4-dspark"]
-GGUF_DRAFTERS = ("eagle3", "dflash")
+GGUF_DRAFTERS: tuple[DrafterKind, ...] = ("eagle3", "dflash", "gemma4-assistant")
 """Architectures of GGUF files of draft models that read their target's hidden states."""
 _ASSISTANTS = ("gemma4_assistant", "gemma4_unified_assistant")
 

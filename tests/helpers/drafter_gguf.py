@@ -1,7 +1,7 @@
-"""Folders of EAGLE-3, DFlash, DFlash 2 and DSpark as llama.cpp's converter writes them into GGUFs.
+"""Folders of draft models as llama.cpp's converter writes them into GGUFs.
 
-Written from that converter (LlamaModel, DFlashModel and DSparkModel in conversion/), not from our
-loader.
+Written from that converter (LlamaModel, DFlashModel, DSparkModel, Gemma4DSparkModel and
+Gemma4AssistantModel in conversion/), not from our loader.
 """
 
 import json
@@ -100,6 +100,30 @@ def convert_drafter(
     metadata["tokenizer.ggml.tokens"] = [f"t{n}" for n in range(config["vocab_size"])]
     mask = metadata.pop("dflash.mask_token_id", None)
     metadata |= {} if mask is None else {"tokenizer.ggml.mask_token_id": mask}
+    path.write_bytes(gguf_bytes(metadata, tensors))
+    return path
+
+
+def convert_assistant(folder: Path, path: Path) -> Path:
+    """The file of an assistant of Gemma 4, without its clusters of tokens."""
+    config = json.loads((folder / "config.json").read_text())
+    text, name = config["text_config"], "gemma4-assistant"
+    layers = text["num_hidden_layers"]
+    plain = converted_metadata("gemma4", text, layers)
+    metadata = {key.replace("gemma4.", f"{name}."): value for key, value in plain.items()}
+    metadata |= {"general.architecture": name, f"{name}.nextn_predict_layers": layers}
+    metadata[f"{name}.embedding_length_out"] = config["backbone_hidden_size"]
+    metadata["tokenizer.ggml.tokens"] = [f"t{n}" for n in range(text["vocab_size"])]
+    size, share = metadata[f"{name}.attention.key_length"], 0.25
+    turned = int(size * share / 2)
+    factors = np.array([1.0] * turned + [1e30] * (size // 2 - turned), np.float32)
+    tensors = [tensor("rope_freqs.weight", factors)]
+    for published, value in load_file(folder / "model.safetensors").items():
+        plain_name = published.removeprefix("model.")
+        if plain_name.startswith(("pre_projection", "post_projection")):
+            tensors.append(tensor(f"nextn.{plain_name}", value))
+        elif "masked_embedding" not in plain_name:
+            tensors.append(tensor(_name(plain_name, is_eagle=False, is_gemma=True), value))
     path.write_bytes(gguf_bytes(metadata, tensors))
     return path
 

@@ -6,7 +6,7 @@ published names (part.py). Model families know nothing of GGUF.
 - header: one file, checked before any use; file: with its numbered parts; metadata: typed lookups.
 - architecture: metadata to config, tensor names to Hugging Face names, rows and columns back in
   their order; llama, standard, qwen, gemma, hybrid and nextn: by family.
-- drafters: draft models that read their target (`eagle3`; `dflash`: DFlash, DFlash 2, DSpark).
+- drafters: draft models that read their target (`eagle3`, `dflash`, `gemma4-assistant`).
 - part: headers of arrays a tensor becomes; repack: blocks to MLX's packed arrays; weights: files.
 
 | architecture | model | MTP heads |

@@ -1,7 +1,7 @@
-"""GGUF files of draft models, as llama.cpp writes and runs them: EAGLE-3 and DFlash's forms.
+"""GGUF files of draft models, as llama.cpp writes and runs them: EAGLE-3, DFlash, assistants.
 
-Both number layers of the target by their inputs, as vLLM does, and map rows of a shorter output
-head to whole token ids (`d2t`).
+EAGLE-3 and DFlash number layers of the target by their inputs, as vLLM does, and map rows of a
+shorter output head to whole token ids (`d2t`).
 """
 
 from collections.abc import Mapping
@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from mlx_engine.loading.gguf.architecture import NAMES, Architecture
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
+from mlx_engine.loading.gguf.gemma import Gemma4Gguf
 from mlx_engine.loading.gguf.header import map_file
 from mlx_engine.loading.gguf.llama import LlamaGguf
 from mlx_engine.loading.gguf.metadata import (
@@ -196,9 +197,23 @@ class _DFlashGguf(_DraftGguf):
         return made
 
 
-_ARCHITECTURES: Mapping[DrafterKind, type[_DraftGguf]] = {
+class _AssistantGguf(Gemma4Gguf):
+    """Gemma 4's assistant in a GGUF file, whose output head is whole: its clusters are left out."""
+
+    outside: ClassVar = Gemma4Gguf.outside | {
+        f"nextn.{end}_projection": f"{end}_projection" for end in ("pre", "post")
+    }
+
+    @override
+    def _family_config(self) -> dict[str, object]:
+        target = self._metadata.count("embedding_length_out")
+        return super()._family_config() | {"backbone_hidden_size": target}
+
+
+_ARCHITECTURES: Mapping[DrafterKind, type[Architecture]] = {
     "eagle3": _Eagle3Gguf,
     "dflash": _DFlashGguf,
+    "gemma4-assistant": _AssistantGguf,
 }
 
 
@@ -221,6 +236,7 @@ def read_gguf_drafter(path: Path) -> GgufDrafter | None:
     unused, names = {_TOKEN_MAP}, file.tensors
     if kind == "dflash" and ("output.weight" not in names or _GEMMA_NORM in names):
         unused |= {"token_embd.weight", "output.weight"}  # DeepSpec's copies of the target's
+    unused |= {name for name in names if name.startswith("masked_embd")}
     tensors = {name: tensor for name, tensor in file.tensors.items() if name not in unused}
     rest = replace(file, tensors=tensors)
     made = translate_gguf(rest, architecture, _ARCHITECTURES[kind](rest))

@@ -172,13 +172,6 @@ def _architecture_class(architecture: str, path: Path) -> Callable[[GgufFile], A
         )
     if architecture in GGUF_DRAFTERS:
         raise draft_model_error(path, architecture)
-    if architecture == "gemma4-assistant":
-        raise UnsupportedModel(
-            "{path}: a draft model ({kind}), which this version reads from safetensors alone. Open "
-            "the model it was made for and give that folder as its draft model.",
-            path=path,
-            kind=architecture,
-        )
     if _NO_TEXT.fullmatch(architecture):
         raise UnsupportedModel(
             "{path}: a GGUF of architecture {name}, which writes no text. Take a chat model.",

@@ -6,6 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 import torch
+from drafter_gguf import convert_assistant
 from drafts_again import tell
 from looked_into import opened
 from model_edits import edit_config
@@ -83,6 +84,17 @@ def test_draft_logits_equal_transformers(pairs, form):
     for length in (3, WINDOW, WINDOW + 1, 3 * WINDOW):  # also past the point where windows fill
         wanted = drafted(pair, TOKENS[:length], AFTER)
         assert relative(found(assistant, TOKENS[:length]), wanted) < 1e-4
+
+
+@pytest.mark.parametrize("form", ["plain output", "ordered"])
+def test_a_gguf_drafts_what_its_folder_drafts(pairs, tmp_path, form):
+    """Of all tokens, where the folder looks into clusters of them."""
+    pair, engine = pairs(form)
+    assistant = opened(convert_assistant(pair.assistant, tmp_path / "a.gguf"), engine.parts.model)
+    made, wanted = found(assistant, TOKENS), drafted(pair, TOKENS, AFTER)
+    known = wanted > wanted.min(axis=-1, keepdims=True)
+    assert np.isfinite(made).all()
+    assert np.abs(made - wanted)[known].max() < 1e-4 * np.abs(wanted[known]).max()
 
 
 def test_nothing_is_copied_while_it_rests(pairs):

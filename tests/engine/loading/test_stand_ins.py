@@ -56,7 +56,7 @@ def test_safetensors_named_gguf(tmp_path):
         ("imatrix", "an importance matrix"),
         ("controlvector", "a control vector"),
         ("eagle3", r"a draft model \(eagle3\).*give this as its draft model"),
-        ("gemma4-assistant", "reads from safetensors alone"),
+        ("gemma4-assistant", "give this as its draft model"),
         ("bert", "'bert', which writes no text"),
         ("wavtokenizer-dec", "which writes no text"),
         ("llama4", "'llama4', which this version does not run"),
