@@ -4594,10 +4594,6 @@ Für Details klicken.</translation>
         <translation>{path}: enthält {what} und kein Textmodell. Das Modell öffnen, zu dem es gehört.</translation>
     </message>
     <message>
-        <source>{path}: a draft model ({kind}), which this version reads from safetensors alone. Open the model it was made for and give that folder as its draft model.</source>
-        <translation>{path}: ein Entwurfsmodell ({kind}), das diese Version nur aus safetensors liest. Das Modell öffnen, für das es gemacht ist, und jenen Ordner als dessen Entwurfsmodell angeben.</translation>
-    </message>
-    <message>
         <source>{path}: a GGUF of architecture {name}, which writes no text. Take a chat model.</source>
         <translation>{path}: eine GGUF-Datei der Architektur {name}, die keinen Text schreibt. Ein Chatmodell nehmen.</translation>
     </message>
@@ -5971,15 +5967,15 @@ Für Details klicken.</translation>
     </message>
     <message>
         <source>{path}: a draft model of DeepSeek-V4&apos;s layers, which this version does not run from GGUF. Draft with the heads of the model, a small model or prompt lookup.</source>
-        <translation type="unfinished"></translation>
+        <translation>{path}: ein Entwurfsmodell mit Schichten von DeepSeek-V4, die diese Version aus GGUF nicht ausführt. Mit den Köpfen des Modells, einem kleinen Modell oder mit Suche entwerfen.</translation>
     </message>
     <message>
         <source>{path}: d2t is no list of tokens. Get the file again.</source>
-        <translation type="unfinished"></translation>
+        <translation>{path}: d2t ist keine Liste von Tokens. Die Datei noch einmal holen.</translation>
     </message>
     <message>
         <source>{origin}: the tensor {name} is missing, and that of the target is {hidden_size} wide, not {hidden}. Get the file again.</source>
-        <translation type="unfinished"></translation>
+        <translation>{origin}: Der Tensor {name} fehlt, und der des Zielmodells ist {hidden_size} breit, nicht {hidden}. Die Datei noch einmal holen.</translation>
     </message>
     <message>
         <source>Chat memory stays in 16 bits: this model already keeps one entry for several tokens.</source>
@@ -5987,7 +5983,7 @@ Für Details klicken.</translation>
     </message>
     <message>
         <source>{file}: {name} is stored as {dtype} {shape}, whose scales {scales} do not fit. Get the file again.</source>
-        <translation type="unfinished"></translation>
+        <translation>{file}: {name} ist als {dtype} {shape} gespeichert, und die Skalen {scales} passen nicht dazu. Die Datei noch einmal holen.</translation>
     </message>
     <message>
         <source>{name} is a picture of a kind that this system does not read, or of several pages: save it as JPEG or PNG, pages as PDF.</source>

@@ -26,6 +26,7 @@ import torch
 import transformers as hf
 from converted_gguf import ARCHITECTURES as CONVERTED
 from converted_gguf import convert
+from drafter_gguf import convert_assistant, convert_drafter
 from gguf_blocks import tensor
 from looked_into import Target, opened
 from model_edits import edit_config, logits
@@ -116,11 +117,15 @@ FORMS: dict[str, tuple[str, dict[str, object]]] = {
 
 
 class Drafts(NamedTuple):
-    """A row of the second table: a drafter, the form of its files, worst error, reference."""
+    """A row of the second table: a drafter, the form of its files, worst errors, reference.
+
+    gguf: of its GGUF file, None where llama.cpp's converter does not write one.
+    """
 
     name: str
     form: str
     error: float
+    gguf: float | None
     against: str
 
 
@@ -239,10 +244,16 @@ def drafters() -> Iterator[Drafts]:
         place = Path(name)
         llama, qwen = Target("llama", place / "llama"), Target("qwen3", place / "qwen3")
         for form, eagle in test_eagle3.FORMS.items():
-            drafter = opened(write_tiny_eagle(place / form, eagle), llama.model)
-            found = test_eagle3.found(drafter, llama.tokens)
-            error = test_eagle3.relative(found, test_eagle3.wanted(eagle, llama))
-            yield Drafts("EAGLE-3", form, error, "PyTorch, float64")
+            wanted = test_eagle3.wanted(eagle, llama)
+            folder = write_tiny_eagle(place / form, eagle)
+            test_eagle3.name_layers_by_input(folder, eagle)
+            errors = [
+                test_eagle3.relative(
+                    test_eagle3.found(opened(path, llama.model), llama.tokens), wanted
+                )
+                for path in (folder, convert_drafter(folder, place / f"{form}.gguf"))
+            ]
+            yield Drafts("EAGLE-3", form, *errors, "PyTorch, float64")
         names = {
             "dflash": "DFlash",
             "dflash2": "DFlash 2",
@@ -250,18 +261,30 @@ def drafters() -> Iterator[Drafts]:
             "lilicorr": "LiLiCorr",
         }
         for form, block in test_dflash.FORMS.items():
-            drafter = opened(write_tiny_dflash(place / form, block), qwen.model)
-            found, wanted = test_dflash.found(drafter, qwen), test_dflash.wanted(block, qwen)
-            error = test_dflash.relative(found, wanted)
-            yield Drafts(names[block.kind], form, error, "PyTorch, float64")
+            wanted = test_dflash.wanted(block, qwen)
+            folder = write_tiny_dflash(place / form, block)
+            edit_config(folder, use_sliding_window=True)
+            paths = [folder]
+            if form not in test_dflash.NOT_CONVERTED:
+                paths.append(convert_drafter(folder, place / f"{form}.gguf"))
+            drafters = (opened(path, qwen.model) for path in paths)
+            errors = [test_dflash.relative(test_dflash.found(d, qwen), wanted) for d in drafters]
+            yield Drafts(
+                names[block.kind], form, errors[0], *errors[1:] or [None], "PyTorch, float64"
+            )
         for form, changes in test_gemma4_assistant.FORMS.items():
             pair = write_pair(place / f"gemma {form}", **changes)
             tokens, after = test_gemma4_assistant.TOKENS, test_gemma4_assistant.AFTER
             with mlx_engine.load(pair.target) as engine:
-                assistant = opened(pair.assistant, engine.parts.model)
-                found = test_gemma4_assistant.found(assistant, tokens)
-                error = test_gemma4_assistant.relative(found, drafted(pair, tokens, after))
-            yield Drafts("assistant of Gemma 4", form, error, "transformers")
+                wanted, paths = drafted(pair, tokens, after), [pair.assistant]
+                if not changes.get("ordered", True):
+                    paths.append(convert_assistant(pair.assistant, place / f"{form}.gguf"))
+                drafters = [opened(path, engine.parts.model) for path in paths]
+                made = [test_gemma4_assistant.found(drafter, tokens) for drafter in drafters]
+                errors = [test_gemma4_assistant.relative(found, wanted) for found in made]
+            yield Drafts(
+                "assistant of Gemma 4", form, errors[0], *errors[1:] or [None], "transformers"
+            )
 
 
 def cell(outcomes: list[Outcome]) -> str:
@@ -336,9 +359,10 @@ def main() -> None:
         print(known[kind], flush=True)
     rows = [known.get(kind, line(f"`{kind}`", *[NOTHING] * (len(NAMES) - 1))) for kind in FAMILIES]
     first = [line(*NAMES), line(*["---"] * len(NAMES)), *rows]
-    second = [line("drafter", "form", "error", "against"), line(*["---"] * 4)]
-    for name, form, error, reference in drafters():
-        second.append(line(name, form, f"{error:.0e}", reference))
+    second = [line("drafter", "form", "folder", "GGUF", "against"), line(*["---"] * 5)]
+    for name, form, error, packed, reference in drafters():
+        in_gguf = NOTHING if packed is None else f"{packed:.0e}"
+        second.append(line(name, form, f"{error:.0e}", in_gguf, reference))
     PAGE.write_text("\n".join([INTRO, *first, "", *second, ""]), encoding="utf-8")
 
 

@@ -83,17 +83,21 @@ def test_draft_logits_equal_the_reference(targets, tmp_path, form):
     assert relative(found(drafter, target.tokens), wanted(tiny, target)) < 1e-4
 
 
+def name_layers_by_input(folder, tiny):
+    """As the converter reads a config, which tells all that others leave to their form."""
+    edit_config(
+        folder,
+        eagle_aux_hidden_state_layer_ids=[layer + 1 for layer in tiny.layers],
+        norm_before_residual=tiny.form == "speculators",
+        draft_vocab_size=tiny.rows,
+    )
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_gguf_drafts_what_its_folder_drafts(targets, tmp_path, form):
     target, tiny = targets("llama"), FORMS[form]
     folder = write_tiny_eagle(tmp_path / "d", tiny)
-    layers, is_speculators = [layer + 1 for layer in tiny.layers], tiny.form == "speculators"
-    edit_config(
-        folder,
-        eagle_aux_hidden_state_layer_ids=layers,
-        norm_before_residual=is_speculators,
-        draft_vocab_size=tiny.rows,
-    )
+    name_layers_by_input(folder, tiny)
     drafter = opened(convert_drafter(folder, tmp_path / "d.gguf"), target.model)
     assert relative(found(drafter, target.tokens), wanted(tiny, target)) < 1e-4
 
