@@ -32,6 +32,7 @@ from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
 PROJECTIONS = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
+_SPLIT_PROJECTIONS = (*(f"in_proj_{part}" for part in "qkv"), *PROJECTIONS[1:])
 
 
 class DeltaNet:
@@ -44,19 +45,23 @@ class DeltaNet:
         self._rule = choose_delta_rule(
             part.kernels.served_row_counts("delta", work), StockDelta(self._stock)
         )
-        self._projections = Projections.read(part, PROJECTIONS)
+        sizes = (spec.channels, spec.values, spec.value_heads, spec.value_heads)
+        names = _SPLIT_PROJECTIONS if spec.is_split else PROJECTIONS
+        self._projections = Projections.read(part, names, sizes)
         self.dtype = self._projections.dtype
+        convolutions = [f"{name}_conv1d" for name in "qkv"] if spec.is_split else ["conv1d"]
+        taps = mx.concatenate([part.vector(f"{name}.weight") for name in convolutions])
         fixed = DeltaConstants(
-            taps=part.vector("conv1d.weight").squeeze(-1),
+            taps=taps.squeeze(-1),
             decay_bias=part.vector("dt_bias").astype(mx.float32),
             decay_rate=-mx.exp(part.vector("A_log").astype(mx.float32)),
             key_heads=spec.key_heads,
             key_size=spec.key_dim,
             value_size=spec.value_dim,
         )
-        self._inputs = DeltaInputs(fixed, self._projections, part.kernels)
+        self._inputs = DeltaInputs(spec, fixed, self._projections, part.kernels)
         weight = part.vector("norm.weight", mx.float32)  # as what the rule makes
-        eps *= spec.key_dim  # queries were not divided by sqrt(Dk)
+        eps = (spec.norm_eps or eps) * spec.key_dim  # queries were not divided by sqrt(Dk)
         self._head_norm = self._stock.make_rms_norm(weight, eps, spec.value_heads)
         self.out_proj = ResidualLinear.read(part, "out_proj")
 
@@ -101,10 +106,18 @@ class DeltaInputs:
     One kernel launch for few rows, where there is that kernel; about a dozen MLX operations else.
     """
 
-    def __init__(self, fixed: DeltaConstants, projections: Projections, kernels: Kernels) -> None:
+    def __init__(
+        self,
+        spec: DeltaNetSpec,
+        fixed: DeltaConstants,
+        projections: Projections,
+        kernels: Kernels,
+    ) -> None:
         self._fixed, self._projections, self._stock = fixed, projections, kernels.stock
         work = KernelWork("", fixed.value_size, fixed.key_size)
-        self._served = kernels.served_row_counts("delta-inputs", work)
+        is_usual = not spec.is_split and not spec.doubles_beta
+        self._served = kernels.served_row_counts("delta-inputs", work) if is_usual else None
+        self._weigh = _doubled_sigmoid_float32 if spec.doubles_beta else _sigmoid_float32
         self._locations = [] if self._served is None else projections.part_locations
         self._repeats = 1 if kernels.launcher else len(fixed.decay_bias) // fixed.key_heads
         self._convolve = kernels.stock.make_convolution(fixed.taps)
@@ -154,7 +167,7 @@ class DeltaInputs:
         rows = DeltaRows(
             *made,
             decay=stock.compile_elementwise(_decay)(decay, self._bias, self._rate, self._zero),
-            beta=stock.compile_elementwise(_sigmoid_float32)(beta),
+            beta=stock.compile_elementwise(self._weigh)(beta),
         )
         return DeltaBlockInputs(rows, convolved)
 
@@ -266,6 +279,10 @@ def _bounded_decay(raw: mx.array, bias: mx.array, rate: mx.array, least: mx.arra
 
 def _sigmoid_float32(b: mx.array) -> mx.array:
     return mx.sigmoid(b.astype(mx.float32))
+
+
+def _doubled_sigmoid_float32(b: mx.array) -> mx.array:
+    return 2 * mx.sigmoid(b.astype(mx.float32))
 
 
 def _apply_silu_gate(outputs: mx.array, gate: mx.array) -> mx.array:

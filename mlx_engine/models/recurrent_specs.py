@@ -19,7 +19,9 @@ class DeltaNetSpec:
     taps: kernel size of the causal convolution over queries, keys and values. tiled: rows of
     in_proj_z and columns of out_proj are ordered by value head within a key head first, as in GGUF
     files (first value heads of all key heads, then second ones). gate: activation of the output
-    gate.
+    gate. is_split: queries, keys and values have matrices and convolutions of their own.
+    doubles_beta: a step's weight beta lies between 0 and 2, so that a state may change its sign
+    (arXiv 2411.12537). norm_eps: of the outputs' norm, None for the model's.
     """
 
     key_heads: int
@@ -29,6 +31,9 @@ class DeltaNetSpec:
     taps: int
     tiled: bool = False
     gate: Literal["silu", "sigmoid"] = "silu"
+    is_split: bool = False
+    doubles_beta: bool = False
+    norm_eps: float | None = None
 
     prefix = "linear_attn"
 
@@ -45,13 +50,19 @@ class DeltaNetSpec:
     def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
         """Names and shapes of the weights of a Gated DeltaNet layer."""
         del has_split_kv_b
+        keys = self.key_heads * self.key_dim
+        inputs, convolved = {"in_proj_qkv": self.channels}, {"conv1d": self.channels}
+        if self.is_split:
+            rows = {"q": keys, "k": keys, "v": self.values}
+            inputs = {f"in_proj_{part}": count for part, count in rows.items()}
+            convolved = {f"{part}_conv1d": count for part, count in rows.items()}
         return {
-            "in_proj_qkv.weight": (self.channels, hidden),
+            **{f"{name}.weight": (count, hidden) for name, count in inputs.items()},
             "in_proj_z.weight": (self.values, hidden),
             "in_proj_b.weight": (self.value_heads, hidden),
             "in_proj_a.weight": (self.value_heads, hidden),
             "out_proj.weight": (hidden, self.values),
-            "conv1d.weight": (self.channels, self.taps, 1),
+            **{f"{n}.weight": (count, self.taps, 1) for n, count in convolved.items()},
             "dt_bias": (self.value_heads,),
             "A_log": (self.value_heads,),
             "norm.weight": (self.value_dim,),

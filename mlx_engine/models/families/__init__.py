@@ -46,6 +46,7 @@ each variant of a config one in the table of tests/engine/models/test_plain_fami
 | LFM2, LFM2 with experts | lfm2, lfm2_moe | none | transformers, mlx-lm |
 | Granite 3 with experts, Granite 4 | granitemoe, granitemoehybrid | none | transformers, mlx-lm |
 | Falcon-H1 | falcon_h1 | none | transformers |
+| OLMo Hybrid | olmo_hybrid | none | transformers, mlx-lm |
 | Nemotron-H, Nemotron 3, 3.5 | nemotron_h | 1, reused | transformers, PyTorch (head), mlx-lm |
 
 "Compared": logits and draft logits of tiny random checkpoints in the published layout agree in

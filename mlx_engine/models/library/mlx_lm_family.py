@@ -94,10 +94,6 @@ _RENAMED = {
     "laguna": {".shared_experts.": ".shared_expert."},
     "phimoe": {".mlp.router.": ".block_sparse_moe.gate.", ".mlp.": ".block_sparse_moe."},
     "llama4_text": {"lm_head.": "output."},
-    "olmo_hybrid": {
-        ".attention_layer_norm.": ".input_layernorm.",
-        ".feedforward_layer_norm.": ".post_attention_layernorm.",
-    },
 }
 """By type: parts of names that transformers 5 writes otherwise than classes of mlx-lm have them."""
 

@@ -47,7 +47,6 @@ CASES = {
     "gemma3n": ("gemma3n_text", {"altup_coef_clip": 0.5, "num_kv_shared_layers": 2}),
     "jamba": ("jamba", {}),
     "llama4 without experts": ("llama4_text", {}),
-    "olmo hybrid": ("olmo_hybrid", {}),
     "mamba 2 of two groups": ("mamba2", {}),
     "mamba 2 of one group": ("mamba2", {"n_groups": 1}),
     "jamba, all experts": ("jamba", {"num_experts_per_tok": 4}),

@@ -89,6 +89,10 @@ OF_TYPES = {
         *("time_step_floor", "time_step_max", "time_step_min", "use_mamba_kernels"),
         *("attention_bias", "num_nextn_predict_layers"),
     },
+    "olmo_hybrid": {
+        *("linear_a_log_max", "linear_a_log_min", "linear_dt_init_floor", "linear_dt_max"),
+        "linear_dt_min",
+    },
     "qwen4_exp_text": {"split_ngram_parts"},
     "smollm3": {"sliding_window"},
     "youtu": {"num_key_value_heads"},
