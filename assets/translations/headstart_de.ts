@@ -5882,8 +5882,8 @@ Für Details klicken.</translation>
         <translation>Der Bildteil dieses Modells ist von einer Art, die diese Version nicht ausführt; sein Textteil läuft.</translation>
     </message>
     <message>
-        <source>The picture part of this model is not beside it: put the model&apos;s mmproj file (GGUF) into its folder, then load the model again.</source>
-        <translation>Der Bildteil dieses Modells liegt nicht daneben: Legen Sie die mmproj-Datei (GGUF) des Modells in seinen Ordner, und laden Sie das Modell neu.</translation>
+        <source>The picture part of this model is not beside it: put the model&apos;s mmproj file (GGUF) into its folder and load the model again, or name it in the load options.</source>
+        <translation>Der Bildteil dieses Modells liegt nicht daneben: die mmproj-Datei (GGUF) des Modells in seinen Ordner legen und das Modell neu laden, oder sie in den Ladeoptionen nennen.</translation>
     </message>
     <message>
         <source>The picture part of this model is not in its files: this copy of it is for text alone.</source>

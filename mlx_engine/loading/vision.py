@@ -181,7 +181,7 @@ _WHY = {
     ),
     "no-mmproj": Words(
         "The picture part of this model is not beside it: put the model's mmproj file (GGUF) into "
-        "its folder, then load the model again."
+        "its folder and load the model again, or name it in the load options."
     ),
     "vision-missing": Words(
         "The picture part of this model is not in its files: this copy of it is for text alone."
