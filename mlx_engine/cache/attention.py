@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 
 from metal_kernels.key_value_formats import cache_group_size
-from mlx_engine.cache.contract import LayerSnapshot, LengthSnapshot, RowCount
+from mlx_engine.cache.contract import LayerCaches, LayerSnapshot, LengthSnapshot, RowCount
 from mlx_engine.values.memory_plan import GROWTH
 from mlx_engine.values.options import CacheBits
 
@@ -184,6 +184,13 @@ class RowsCache(ABC):
         Committed rows stay in the buffers until NEAR more have come.
         """
         return LengthSnapshot(self.length, pending=self._pending)
+
+
+def shift_positions(caches: LayerCaches, shift: int) -> None:
+    """Set what RoPE positions of the next rows are beyond their number, behind pictures."""
+    for cache in caches.layers:
+        if isinstance(cache, RowsCache):
+            cache.shift = shift
 
 
 class AttentionCache(RowsCache):

@@ -168,13 +168,21 @@ class PromptPictures:
 
     @property
     def end_index(self) -> int:
-        """Number of the first token behind all pictures."""
-        return self._placed[-1].end
+        """Number of tokens up to the first behind all pictures.
+
+        Heads read that one, too, at the RoPE position of a picture's last token.
+        """
+        return self._placed[-1].end + 1
 
     @property
     def placeholder_id(self) -> int:
         """Id of the token that the template wrote for each picture."""
         return self._encoder.require_tower().placeholder_token
+
+    def start_of(self, index: int) -> int:
+        """Return the first token of the picture that token `index` is in; `index` for text."""
+        inside = (placed.start for placed in self._placed if placed.start < index < placed.end)
+        return next(inside, index)
 
     def whole_chunk_end(self, start: int, end: int) -> int:
         """Move the end of a pass over tokens `start` to `end` out of a picture that is read whole.
@@ -226,7 +234,6 @@ class PromptPictures:
         Embeddings of pictures that end there are dropped.
         """
         count = end - start
-        places = np.tile(np.arange(start, end) + self.position_shift(start), (3, 1))
         ends = np.arange(1, count + 1)
         parts: list[mx.array] = []
         done = 0
@@ -242,19 +249,28 @@ class PromptPictures:
             parts.append(embeddings)
             done = last - start
             is_picture[first - start : done], ends[first - start : done] = True, done
-            places[:, first - start : done] = placed.first + placed.places[:, inside]
-            places[:, done:] = np.arange(placed.end, end)[: count - done] + (
-                placed.next_position - placed.end
-            )
             if last == placed.end:
                 del self._encoded[number]
         if not parts:
             return None
         if done < count:
             parts.append(_zero_rows(parts[0], count - done))
+        before, places = np.split(self._rope_positions(start - 1, end), [1], axis=1)
         is_like_text = np.array_equal(places, np.tile(np.arange(start, end), (3, 1)))
         shown = None if is_like_text else places
-        return PictureRows(mx.array(is_picture), mx.concatenate(parts, axis=1), shown, ends)
+        embeddings = mx.concatenate(parts, axis=1)
+        return PictureRows(mx.array(is_picture), embeddings, shown, ends, before)
+
+    def _rope_positions(self, start: int, end: int) -> NDArray[np.int64]:
+        """RoPE positions of tokens `start` to `end` by time, height and width, int [3, tokens]."""
+        places = np.tile(np.arange(start, end) + self.position_shift(start), (3, 1))
+        for placed in self._placed:
+            if placed.start < end and placed.end > start:
+                first, last = max(placed.start, start), min(placed.end, end)
+                inside = placed.places[:, first - placed.start : last - placed.start]
+                places[:, first - start : last - start] = placed.first + inside
+                places[:, last - start :] = np.arange(end - last) + placed.next_position
+        return places
 
 
 def _zero_rows(template_rows: mx.array, rows: int) -> mx.array:

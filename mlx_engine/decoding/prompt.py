@@ -202,9 +202,9 @@ def prefill(
     Tokens that an earlier turn or another conversation has read are reused; a new draft source that
     runs a model reads them first. Checkpoints are made after the shared tokens, after the stable
     tokens, and on a long way to them. MTP heads read at the first two of these, and only tokens
-    near before them: hidden states of all other tokens are not computed. Heads read nothing before
-    the end of the last picture, which they could not see. Chunks are the same with and without
-    heads, and longer or shorter where they would cut a picture that is read whole.
+    near before them: hidden states of all other tokens are not computed. A picture that begins
+    earlier is near as a whole. Chunks are the same with and without heads, and longer or shorter
+    where they would cut a picture that is read whole.
     """
     tokens, pictures = prompt.tokens, prompt.pictures
     seen = 0 if pictures is None else pictures.end_index
@@ -213,7 +213,7 @@ def prefill(
     yield PromptProgress(reused, len(tokens), reused)
     while not stopped():
         start = len(sequence.tokens)
-        sequence.shift_positions(0 if pictures is None else pictures.position_shift(start))
+        sequence.shift_positions(None if pictures is None else pictures.position_shift(start))
         if sequence.drafter_length < start:
             sequence.catch_up(chunk)
             yield PromptProgress(sequence.drafter_length, len(tokens), reused)
@@ -227,7 +227,9 @@ def prefill(
         sequence.add_checkpoint_if_far()
         marks = [place for place in (prompt.shared, prompt.stable) if place > start]
         near = [place - ROWS_OF_A_PROMPT - 1 for place in marks]
-        is_far = (bool(near) and start < min(near)) or start < seen
+        if pictures is not None:
+            near = [pictures.start_of(place) for place in near]
+        is_far = bool(near) and start < min(near)
         stops = [place for place in (*marks, *near, seen, last) if place > start]
         end = min(start + chunk, *stops)
         if pictures is not None:
@@ -245,6 +247,6 @@ def prefill(
             hidden = sequence.model.forward(read, sequence.caches)
         else:
             hidden = sequence.model.forward(read, sequence.caches, rows)
-        sequence.append_prompt_rows(part, hidden, is_far=is_far)
+        sequence.append_prompt_rows(part, hidden, rows, is_far=is_far)
         sequence.evaluate()
         yield PromptProgress(len(sequence.tokens), len(tokens), reused)

@@ -6,11 +6,12 @@ from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
-from mlx_engine.cache.attention import RowsCache
+from mlx_engine.cache.attention import shift_positions
 from mlx_engine.cache.contract import WORTH_A_TOKEN, CachesSnapshot, RowCount
 from mlx_engine.drafting.contract import DrafterSnapshot, TargetRows
 from mlx_engine.drafting.drafter import Drafter, NoDraft
 from mlx_engine.models.contract import Model
+from mlx_engine.models.vision.contract import PictureRows
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.model_description import CHECKPOINTS
 from mlx_engine.values.options import UNQUANTISED, CacheOptions
@@ -127,15 +128,22 @@ class SequenceState:
             mx.clear_cache()
 
     def append_prompt_rows(
-        self, tokens: Sequence[int], hidden: mx.array, *, is_far: bool = False
+        self,
+        tokens: Sequence[int],
+        hidden: mx.array,
+        pictures: PictureRows | None = None,
+        *,
+        is_far: bool = False,
     ) -> None:
         """Append prompt tokens that a pass has read. hidden: their hidden states [1, rows, H].
 
-        is_far: the tokens are far before the answer, so MTP heads need not read them.
+        pictures: what stands in rows of pictures. is_far: the tokens are far before the answer, so
+        MTP heads need not read them.
         """
         count = len(tokens)
         self.catch_up()
-        rows = TargetRows(mx.array(text_only_ids(tokens), dtype=mx.int32), hidden)
+        read = mx.array(text_only_ids(tokens), dtype=mx.int32)
+        rows = TargetRows(read, hidden, pictures=pictures)
         if is_far:
             self.caches.commit(count)
             self.drafter.skip_prompt_rows(rows)
@@ -143,11 +151,13 @@ class SequenceState:
             self.commit(rows, count)
         self.append(tokens)
 
-    def shift_positions(self, shift: int) -> None:
-        """Set what RoPE positions of the next rows are beyond their number, behind pictures."""
-        for cache in self.caches.layers:
-            if isinstance(cache, RowsCache):
-                cache.shift = shift
+    def shift_positions(self, shift: int | None) -> None:
+        """Set what RoPE positions of the next rows are beyond their number, behind pictures.
+
+        None: the conversation has no pictures.
+        """
+        shift_positions(self.caches, shift or 0)
+        self.drafter.shift_positions(shift)
 
     def reset_state(self) -> None:
         """Drop the conversation's tokens, caches and drafter, as after an error."""

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from mlx_engine.cache.contract import CachesSnapshot
+from mlx_engine.models.vision.contract import PictureRows
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy
 
@@ -97,12 +98,14 @@ class TargetRows(NamedTuple):
     """Tokens that the target has read in its last pass or a prompt, and what it computed; lazy.
 
     tokens: int [R]. hidden: hidden states [1, R, H]. picked: the target's next token after each
-    row, int32 [R], -1 where a logit of the row is not finite; None in a prompt.
+    row, int32 [R], -1 where a logit of the row is not finite; None in a prompt. pictures: what
+    stands in a prompt's rows of pictures; None without pictures.
     """
 
     tokens: mx.array
     hidden: mx.array
     picked: mx.array | None = None
+    pictures: PictureRows | None = None
 
     def first_rows(self, count: int) -> "TargetRows":
         """Return the first `count` rows: their tokens, hidden states and picked tokens; lazy."""

@@ -29,6 +29,7 @@ from mlx_engine.drafting.contract import (
 from mlx_engine.drafting.lookup import PromptLookup
 from mlx_engine.drafting.output_head import OutputHead
 from mlx_engine.models.contract import Model, MtpHead
+from mlx_engine.models.vision.contract import PictureRows
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import CacheBits, DraftOptions, DraftOutput
@@ -136,6 +137,13 @@ class Drafter(ABC):
         computed.
         """
         self.commit(rows, rows.tokens.shape[0])
+
+    def shift_positions(self, shift: int | None) -> None:
+        """Set what the target's RoPE positions of the next rows are beyond their number.
+
+        None: the conversation has no pictures.
+        """
+        del shift
 
     def append(self, tokens: Sequence[int]) -> None:
         """Append the ids of committed tokens, once each and in order, as the host learns them.
@@ -331,6 +339,13 @@ class HeadMemory:
         states = self.head.mtp_forward(rows.tokens[None], rows.hidden, self.caches)
         self.caches.commit(true_rows)
         return states
+
+    def read_picture_rows(self, rows: UnreadRowArrays, pictures: PictureRows) -> None:
+        """Have the MTP head read unread rows, then rows with pictures. pictures: of `rows`."""
+        if self.unread:
+            self.read_rows()
+        self.head.mtp_forward(rows.tokens[None], rows.hidden, self.caches, pictures)
+        self.caches.commit(rows.tokens.shape[0])
 
     def begin_draft(self, newest: UnreadRowArrays | None) -> StateBeforeDraft:
         """Prepare a draft after the newest token's row; return the state to `undo` it with.

@@ -27,6 +27,7 @@ from mlx_engine.models.contract import Model
 from mlx_engine.models.drafters.eagle3 import Eagle3
 from mlx_engine.models.drafters.target import FeatureDrafter, FeatureModel, FeatureReader
 from mlx_engine.models.layers import Linear
+from mlx_engine.models.vision.contract import PictureRows
 from mlx_engine.sampling.sampler import DraftPicks, Sampler
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.options import CacheBits, DraftOptions
@@ -73,10 +74,14 @@ class SmallModelHead:
         return self.model.make_caches(bits)
 
     def mtp_forward(
-        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | ConversationCaches
+        self,
+        tokens: mx.array,
+        hidden: mx.array,
+        caches: LayerCaches | ConversationCaches,
+        pictures: PictureRows | None = None,
     ) -> mx.array:
         """Tokens [1, T] -> the small model's states; tokens it lacks are read as its last one."""
-        del hidden
+        del hidden, pictures
         known = mx.minimum(tokens, self.model.vocabulary - 1)
         if isinstance(caches, LayerCaches):
             return self.model.forward(known, caches)

@@ -2,9 +2,10 @@
 
 A head reads a round's committed rows in the same pass that makes the next draft, so a draft of k
 tokens costs k head passes. Rows of a draft are forgotten after it.
-Of a prompt a head reads only the newest rows, so that a long one is read as fast as without it. So
-a head's memory depends on how a text came to be read, and drafts with it, though the words do not:
-after an edit it keeps rows from before that, or begins anew if it lacks those right before.
+Of a prompt a head reads only the newest rows, so that a long one is read as fast as without it, and
+pictures among them as the target does, with their embeddings and RoPE positions. So a head's memory
+depends on how a text came to be read, and drafts with it, though the words do not: after an edit it
+keeps rows from before that, or begins anew if it lacks those right before.
 
 One head loops: it drafts the second token from its own state after the first, and so on. Several
 take turns, each with caches of its own: the head that drafts token s + 1 reads, behind the true
@@ -19,6 +20,7 @@ from typing import NamedTuple
 import mlx.core as mx
 from typing_extensions import override
 
+from mlx_engine.cache.attention import shift_positions
 from mlx_engine.cache.contract import RowCount
 from mlx_engine.cache.joint import combine_caches, split_by_conversation
 from mlx_engine.drafting.contract import (
@@ -43,6 +45,7 @@ from mlx_engine.drafting.drafter import (
 )
 from mlx_engine.drafting.output_head import OutputHead, SharedOutputHeads
 from mlx_engine.models.contract import Model, MtpHead
+from mlx_engine.models.vision.contract import PictureRows
 from mlx_engine.sampling.sampler import DraftPicks, Sampler
 from mlx_engine.values.options import MAX_DEPTH, CacheBits, DraftedBy, DraftOptions, DraftOutput
 
@@ -273,6 +276,40 @@ class MtpDraft(HeadDrafter):
             self._outputs = self._shelf.output_heads(self.options)
         found = {output for output in self._outputs if output is not None}
         self.adapting = [output for output in found if output.adapts]
+
+    @override
+    def shift_positions(self, shift: int | None) -> None:
+        """Place text behind pictures as the target does, also where heads have left out rows.
+
+        A row has the RoPE position of the token before. Without pictures it is the row's number.
+        """
+        before = self.length - (self._newest is not None)
+        for memory in self._memories:
+            left_out = before - memory.caches.length - memory.unread
+            shift_positions(memory.caches, 0 if shift is None else shift + left_out)
+
+    @override
+    def commit(self, rows: TargetRows, count: int | RowCount) -> None:
+        if rows.pictures is None:
+            super().commit(rows, count)
+        elif self._by != "mtp" or self.is_paused:
+            self.skip_prompt_rows(rows)
+        else:
+            self._read_picture_rows(rows, rows.pictures)
+
+    def _read_picture_rows(self, rows: TargetRows, pictures: PictureRows) -> None:
+        """Have the heads read prompt rows with pictures at once, as the target did."""
+        self._resolve_length()
+        self._undo_draft()
+        before = rows.hidden[:, :-1]
+        first = 1 if self._newest is None else 0
+        if self._newest is not None:
+            before = mx.concatenate([self._newest, before], axis=1)
+        unread = UnreadRowArrays(rows.tokens[first:], before)
+        for memory in self._memories if unread.tokens.size else ():
+            memory.read_picture_rows(unread, pictures.for_heads(first))
+        self._length += rows.tokens.shape[0]
+        self._newest = _last_row(rows.hidden)
 
     def skip_prompt_rows(self, rows: TargetRows) -> None:
         """Skip these prompt rows and all rows that wait: the heads will read none of them."""

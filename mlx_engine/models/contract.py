@@ -56,11 +56,16 @@ class MtpHead(Protocol):
         """
 
     def mtp_forward(
-        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | ConversationCaches
+        self,
+        tokens: mx.array,
+        hidden: mx.array,
+        caches: LayerCaches | ConversationCaches,
+        pictures: PictureRows | None = None,
     ) -> mx.array:
         """Run an MTP head: tokens [1, T], previous hidden states [1, T, H] -> its own [1, T, H].
 
-        Rows may belong to several sequences if the model has a `joint_forward`.
+        Rows may belong to several sequences if the model has a `joint_forward`. pictures: what
+        stands in rows of pictures; only for heads of a model with a vision tower.
         """
 
     @property

@@ -399,11 +399,22 @@ class DecoderHead:
         return LayerCaches(self._block.make_caches(bits))
 
     def mtp_forward(
-        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | ConversationCaches
+        self,
+        tokens: mx.array,
+        hidden: mx.array,
+        caches: LayerCaches | ConversationCaches,
+        pictures: PictureRows | None = None,
     ) -> mx.array:
-        """Run an MTP head: tokens [1, T], previous hidden states [1, T, H] -> its own [1, T, H]."""
+        """Run an MTP head: tokens [1, T], previous hidden states [1, T, H] -> its own [1, T, H].
+
+        pictures: what stands in rows of pictures; only of one sequence.
+        """
         embedded = self._embed_tokens(tokens, caches.layers[0])
-        state = self._block(self._join(embedded, hidden), caches.layers, Masks())
+        if pictures is not None:
+            seen = pictures.embeddings[..., : embedded.shape[-1]].astype(embedded.dtype)
+            embedded = mx.where(pictures.is_picture[:, None], seen, embedded)
+        masks = Masks(pictures=pictures)
+        state = self._block(self._join(embedded, hidden), caches.layers, masks)
         made = self._norm(state) if self._heads.chain_state == "normed" else state
         self._stock.start_evaluation(made)
         return made

@@ -68,12 +68,17 @@ class GatedNorm(nn.Module):
         return (self.weight * wide * F.silu(gate.float())).to(gate.dtype)
 
 
-def rope(x: Tensor, start: int, config: Config) -> Tensor:
-    """Rotate the first quarter of each head; x is [B, H, T, D], positions start.."""
+def text_angles(rows: int, config: Config) -> Tensor:
+    """Angles [T, size / 2] of RoPE for text at positions 0.., by which `rope` rotates heads."""
     size = int(config.head_dim * config.partial_rotary_factor)
     frequency = config.rope_theta ** (-torch.arange(0, size, 2).float() / size)
-    angle = torch.arange(start, start + x.shape[2]).float()[:, None] * frequency
-    cos, sin = angle.cos().repeat(1, 2), angle.sin().repeat(1, 2)
+    return torch.arange(rows).float()[:, None] * frequency
+
+
+def rope(x: Tensor, angles: Tensor) -> Tensor:
+    """Rotate the first elements of each head [B, H, T, D] by angles [(B, 1,) T, size / 2]."""
+    cos, sin = (torch.cat((part, part), -1) for part in (angles.cos(), angles.sin()))
+    size = cos.shape[-1]
     turned, kept = x[..., :size].float(), x[..., size:]
     left, right = turned.chunk(2, -1)
     rotated = turned * cos + torch.cat((-right, left), -1) * sin
@@ -190,16 +195,16 @@ class GatedAttention(nn.Module):
         self.q_norm = Norm(head, config.rms_norm_eps)
         self.k_norm = Norm(head, config.rms_norm_eps)
 
-    def heads(self, x: Tensor, start: int = 0) -> Heads:
-        """Project x [B, T, hidden] whose first row stands at position `start`."""
+    def heads(self, x: Tensor, angles: Tensor) -> Heads:
+        """Project x [B, T, hidden]; angles of its rows."""
         head = self.config.head_dim
         q, gate = self.q_proj(x).unflatten(-1, (-1, 2 * head)).chunk(2, -1)
         k = self.k_norm(self.k_proj(x).unflatten(-1, (-1, head))).transpose(1, 2)
         v = self.v_proj(x).unflatten(-1, (-1, head)).transpose(1, 2)
         repeat = self.config.num_attention_heads // self.config.num_key_value_heads
         return Heads(
-            rope(self.q_norm(q).transpose(1, 2), start, self.config),
-            rope(k, start, self.config).repeat_interleave(repeat, 1),
+            rope(self.q_norm(q).transpose(1, 2), angles),
+            rope(k, angles).repeat_interleave(repeat, 1),
             v.repeat_interleave(repeat, 1),
             gate.flatten(-2),
         )
@@ -208,8 +213,8 @@ class GatedAttention(nn.Module):
         """Attention output [B, H, T, D] -> [B, T, hidden]."""
         return self.o_proj(out.transpose(1, 2).flatten(-2) * torch.sigmoid(gate))
 
-    def forward(self, x: Tensor) -> Tensor:
-        heads = self.heads(x)
+    def forward(self, x: Tensor, angles: Tensor) -> Tensor:
+        heads = self.heads(x, angles)
         out = F.scaled_dot_product_attention(heads.q, heads.k, heads.v, is_causal=True)
         return self.join(out, heads.gate)
 
@@ -246,9 +251,9 @@ class Layer(nn.Module):
         """Second half of the block."""
         return x + self.mlp(self.post_attention_layernorm(x))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, angles: Tensor) -> Tensor:
         normed = self.input_layernorm(x)
-        mixed = self.linear_attn(normed) if self.linear else self.self_attn(normed)
+        mixed = self.linear_attn(normed) if self.linear else self.self_attn(normed, angles)
         return self.feed(x + mixed)
 
 
@@ -257,6 +262,7 @@ class Trunk(nn.Module):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
+        self.config = config
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         kinds = [config.is_linear(i) for i in range(config.num_hidden_layers)]
         self.layers = nn.ModuleList(Layer(config, linear) for linear in kinds)
@@ -264,7 +270,11 @@ class Trunk(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """tokens [B, T] -> hidden states after the final norm [B, T, hidden]."""
-        x = self.embed_tokens(tokens)
+        return self.read(self.embed_tokens(tokens), text_angles(tokens.shape[1], self.config))
+
+    def read(self, x: Tensor, angles: Tensor) -> Tensor:
+        """Embeddings [B, T, hidden] and angles of RoPE -> hidden states after the final norm."""
         for layer in self.layers:
-            x = layer(x)
-        return self.norm(x)
+            x = layer(x, angles)
+        normed: Tensor = self.norm(x)
+        return normed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,20 +21,22 @@ WORDS = (
 )
 
 
-def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
-    """A byte-level BPE; the special tokens come last."""
+def train_tokenizer(
+    texts: Iterable[str], size: int = VOCABULARY, special: Sequence[str] = SPECIAL
+) -> Tokenizer:
+    """A byte-level BPE of at most `size` tokens; the special tokens come last."""
     tokenizer = Tokenizer(models.BPE())
     split = pre_tokenizers.Split(Regex(WORDS), behavior="isolated")
     raw = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, raw])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY - len(SPECIAL) - len(THINK),
+        vocab_size=size - len(special) - len(THINK),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    tokenizer.add_special_tokens([AddedToken(t, special=True) for t in SPECIAL])
+    tokenizer.add_special_tokens([AddedToken(t, special=True) for t in special])
     tokenizer.add_tokens([AddedToken(t, special=False, normalized=False) for t in THINK])
     return tokenizer
 

@@ -27,6 +27,7 @@ from mlx_engine.models.drafters.target import (
 from mlx_engine.models.families.llama import plain_feed_forward
 from mlx_engine.models.layers import Embedding, GatedFeedForward, Linear, Norm
 from mlx_engine.models.rope import rope_spec
+from mlx_engine.models.vision.contract import PictureRows
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import CacheBits
@@ -198,12 +199,17 @@ class Eagle3(FeatureReader):
         return LayerCaches([AttentionCache(bits)])
 
     def mtp_forward(
-        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | ConversationCaches
+        self,
+        tokens: mx.array,
+        hidden: mx.array,
+        caches: LayerCaches | ConversationCaches,
+        pictures: PictureRows | None = None,
     ) -> mx.array:
         """Run EAGLE-3 on tokens [1, T] and the states before them; returns states [1, T, H].
 
         hidden: the target's states with features or, after a drafted token, the layer's own.
         """
+        del pictures
         is_own = hidden.shape[-1] == self._hidden
         state = hidden if is_own else self._join_features(self.target.features(hidden))
         return self._layer(self._embed(tokens), state, caches.layers[0])

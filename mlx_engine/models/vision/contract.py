@@ -28,14 +28,27 @@ class PictureRows(NamedTuple):
     is_picture: bool [T]. embeddings: [1, T, N H], what the decoder reads in rows of pictures, and
     what is added after each of its first N - 1 layers (deepstack), zeros in rows of text. places:
     RoPE positions of all rows by time, height and width, int [3, T]; None where they are numbered
-    like text. ends: for each row of a picture the number of the row behind the picture's last, for
-    each row of text the number of the next row, int [T].
+    like text; before: of the row before, int [3, 1]. ends: for each row of a picture the number of
+    the row behind the picture's last, for each row of text the number of the next row, int [T].
     """
 
     is_picture: mx.array
     embeddings: mx.array
     places: NDArray[np.int64] | None
     ends: NDArray[np.int64]
+    before: NDArray[np.int64]
+
+    def for_heads(self, first: int) -> "PictureRows":
+        """Rows from `first` on for MTP heads: each at the RoPE position of the row before."""
+        places = self.places
+        if places is not None:
+            places = np.concatenate([self.before, places[:, :-1]], axis=1)[:, first:]
+        return self._replace(
+            is_picture=self.is_picture[first:],
+            embeddings=self.embeddings[:, first:],
+            places=places,
+            ends=self.ends[first:] - first,
+        )
 
 
 class VisionTower(Protocol):
