@@ -276,9 +276,12 @@ class AttachmentRow(QWidget):
         """Say why the model sees no pictures, "" if it does."""
         if why_not != self._blind:
             self._blind = why_not
-            for pdf in self.pdfs():
+            for pdf in (pdfs := self.pdfs()):
                 self._show_pdf(pdf)
-            self._refresh(self._refused)
+            if pdfs:
+                self._refresh(self._refused)
+            else:
+                self._say()
 
     def _say(self) -> None:
         counts, room = [chip.tokens for chip in self._texts], self._room

@@ -5999,7 +5999,7 @@ Für Details klicken.</translation>
     </message>
     <message>
         <source>{origin}: the config names no dspark_target_layer_ids. Get it again.</source>
-        <translation type="unfinished"></translation>
+        <translation>{origin}: Die Konfiguration nennt keine dspark_target_layer_ids. Neu besorgen.</translation>
     </message>
 </context>
 </TS>

@@ -22,7 +22,7 @@ from app.state import attached_files
 from app.state import settings as settings_file
 from app.state.settings import KeptSettings, read_settings
 from app.values.app_settings import AppSettings, ModelSettings
-from app.values.attached_text import AttachedText, Refused
+from app.values.attached_text import AttachedPdf, AttachedText, Refused
 from app.values.errors import SettingsNotSaved
 from app.values.models import ModelCard
 from mlx_engine.values.words import Words
@@ -95,11 +95,11 @@ def test_a_file_that_is_being_read_belongs_to_its_chat_and_holds_its_question(
 ):
     def slowly(
         path: Path, _: object, is_wanted: Callable[[], bool], sees: bool
-    ) -> AttachedText | Refused:
+    ) -> AttachedPdf | Refused:
         gate.wait()
         assert is_wanted()
         if path.suffix == ".pdf":
-            return AttachedText(path.name, "text")
+            return AttachedPdf(path, AttachedText(path.name, "text"))
         return Refused(Words("{name} is empty.", name=path.name))
 
     monkeypatch.setattr(attached_files, "read_attachment", slowly)
@@ -128,6 +128,7 @@ def test_a_file_that_is_being_read_belongs_to_its_chat_and_holds_its_question(
     assert widget.attachments() == ()
     app.chats.begin()
     assert widget.attachments() == (AttachedText("report.pdf", "text"),)
+    assert [pdf.path for pdf in widget.message().pdfs] == [Path("/far/report.pdf")]
     qtbot.keyClick(box, Qt.Key.Key_Return)
     driven.until_answered()
     assert "report.pdf" in app.chat.turns[0].message.text

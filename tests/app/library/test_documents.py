@@ -94,24 +94,19 @@ def test_a_pdf_without_text_is_attached_as_pictures_of_its_pages(tmp_path, monke
     assert [first.getpixel((400, y)) for y in (100, 700)] == [(0, 0, 254), (255, 255, 255)]
 
 
-def test_a_pdf_with_text_goes_as_text_until_its_pages_are_asked_for(tmp_path):
-    pytest.importorskip("pypdfium2")
-    path = pdf(tmp_path / "Report.pdf", "First page")
+def test_a_pdf_is_attached_as_text_until_its_pages_are_asked_for(tmp_path):
+    path = pdf(tmp_path / "Report.PDF", "First page", "Second page")
     attached = read_attachment(path, lambda _: b"", sees=True)
-    assert attached == AttachedPdf(path, AttachedText("Report.pdf", "First page"))
+    assert attached == AttachedPdf(path, AttachedText("Report.PDF", "First page\nSecond page"))
+    assert what_is(str(path)) == DroppedText(path, path.stat().st_size)
+    pytest.importorskip("pypdfium2")
     drawn = read_pages(attached)
     assert isinstance(drawn, AttachedPdf) and drawn.text == attached.text
     assert drawn.goes_as_pictures(sees=True) and not drawn.goes_as_pictures(sees=False)
     assert min(drawn.pages[0].decode().convert("L").tobytes()) < 50
     path.unlink()
     gone = read_pages(attached)
-    assert isinstance(gone, Refused) and gone.words.startswith("Report.pdf cannot be opened")
-
-
-def test_a_pdf_is_attached_as_text(tmp_path):
-    path = pdf(tmp_path / "Report.PDF", "First page", "Second page")
-    assert read_text_file(path) == AttachedText("Report.PDF", "First page\nSecond page")
-    assert what_is(str(path)) == DroppedText(path, path.stat().st_size)
+    assert isinstance(gone, Refused) and gone.words.startswith("Report.PDF cannot be opened")
 
 
 def test_a_word_file_is_attached_as_text(tmp_path):
