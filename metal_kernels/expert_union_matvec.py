@@ -45,15 +45,16 @@ UNROLL for (int m = 0; m < M; m++) {
 }
 for (int row = 0; row < ROWS; row++) {
   const bool is_its = lane < TOP && experts[row * TOP + lane] == expert;
-  const uint found = uint(ulong(simd_ballot(is_its)));
-  const int pair = row * TOP + int(ctz(found));
-  if (found != 0 && pair < leader) {
-    before++;
-  } else if (found != 0) {
-    UNROLL for (int m = 0; m < M; m++) {
-      pairs[m] = m == taken ? pair : pairs[m];
+  for (uint found = uint(ulong(simd_ballot(is_its))); found != 0; found &= found - 1) {
+    const int pair = row * TOP + int(ctz(found));  // a row may have an expert twice
+    if (pair < leader) {
+      before++;
+    } else {
+      UNROLL for (int m = 0; m < M; m++) {
+        pairs[m] = m == taken ? pair : pairs[m];
+      }
+      taken++;
     }
-    taken++;
   }
 }
 if (before % M != 0) {

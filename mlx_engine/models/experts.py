@@ -227,7 +227,7 @@ class ExpertFeedForward:
         read = rows if router_input is None else router_input.reshape(rows.shape)
         choice = self.router(read, None if tokens is None else tokens.reshape(-1))
         passed = None
-        if self.spec.identities:  # in their places an expert runs for a weight of 0
+        if self.spec.identities:  # in their places expert 0 runs for a weight of 0
             (experts, weights), is_real = choice, choice.experts < self.spec.count
             choice = RoutedExperts(mx.where(is_real, experts, 0), weights * is_real)
             passed = (weights - choice.weights).sum(axis=-1, keepdims=True)

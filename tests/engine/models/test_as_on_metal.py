@@ -94,6 +94,15 @@ CONFIGS = {
     },
     "latent attention": {"model_type": "deepseek_v3", **_LATENT},
     "selected latents": {"model_type": "hy_v4", **_LATENT, **_INDEXED},
+    "two latents, idle experts": {
+        **{"model_type": "longcat_flash", **_LATENT, "num_layers": 1, "ffn_hidden_size": 256},
+        **{
+            "expert_ffn_hidden_size": 64,
+            "zero_expert_num": 4,
+            "moe_topk": 3,
+            "routed_scaling_factor": 0.1,
+        },
+    },
     "pools of latents": {
         **{"model_type": "glm5_next", **_LATENT, **_INDEXED, "qk_rope_head_dim": 0},
         **{"index_kpool": 4, "index_topk_pattern": "FF", "hc_mult": 2, "hc_sinkhorn_iters": 2},
@@ -153,8 +162,9 @@ CONFIGS = {
 
 
 SELECTED = ("selected latents", "pools of latents")
-LATENT = ("latent attention", *SELECTED, "decay by channel")
+LATENT = ("two latents, idle experts", "latent attention", *SELECTED, "decay by channel")
 IN_ONE_FORM = {
+    "two latents, idle experts": "folder",
     "decay by channel": "gguf",
     "selected latents": "folder",
     "pools of latents": "folder",
