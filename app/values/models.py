@@ -134,8 +134,8 @@ class ModelCard:
     heads: how it drafts, or why it does not. notes: other limitations. warnings: load options that
     will not take effect. memory: None for a model of which nothing is known. size, format: of the
     files, in plain words. pictures: the memory that they take, or why the model sees none.
-    quantisation: the format's name. draft_models: folders of draft models made for it, found in or
-    beside its folder.
+    quantisation: the format's name. draft_models: draft models made for it, folders or GGUF files
+    in or beside its folder.
     """
 
     name: str

@@ -79,13 +79,13 @@ class ModelDescription:
     mtp_heads: number of heads found as tensors, whatever the config promises. mtp: why there are no
     heads or they cannot be used; None when they can. vision: why pictures cannot be read, None when
     they can. heads_from: file or folder of the heads where they are not in the model's own files.
-    draft_models: folders of draft models made for this one,
-    found in or beside its folder. packed_cache: why keys and values can only be cached in
-    16 bits; None when 8 and 4 bits work (for classes of mlx-lm known once loaded). declined:
-    reasons for every other feature that is off. trunk_cache, head_cache: cache sizes of trunk and
-    heads. work: temporary memory of a pass. pictures: memory of a vision tower, None without one
-    or where it is not known. active_parameters: parameters one token uses, None where it uses all.
-    sampling: options that generation_config.json recommends.
+    draft_models: draft models made for this one, folders or GGUF files, found in or beside its
+    folder. packed_cache: why keys and values can only be cached in 16 bits; None when 8 and 4 bits
+    work (for classes of mlx-lm known once loaded). declined: reasons for every other feature that
+    is off. trunk_cache, head_cache: cache sizes of trunk and heads. work: temporary memory of a
+    pass. pictures: memory of a vision tower, None without one or where it is not known.
+    active_parameters: parameters one token uses, None where it uses all. sampling: options that
+    generation_config.json recommends.
 
     A loaded model is described for this machine, an inspected one for a Mac with Metal;
     without_metal is the description for other machines, where it differs and is known from headers.

@@ -178,7 +178,8 @@ def _lattice_tensors(tiny: TinyDFlash, draw: torch.Generator) -> dict[str, torch
     shapes["feature_norm.bias"] = (5,)
     made = {name: torch.randn(shape, generator=draw) for name, shape in shapes.items()}
     for name, value in made.items():
-        made[name] = value * value.shape[-1] ** -0.5 if value.ndim == 2 else 0.5 * value
+        made[name] = value * value.shape[-1] ** -0.5 if value.ndim == 2 else 0.2 * value
+    made["token_proj.weight"] *= 6  # what a token is counts for more than its row and rank
     for name, size in norms.items():
         made[f"{name}.weight"] = 1 + 0.2 * torch.randn(size, generator=draw)
     if tiny.numbered:
