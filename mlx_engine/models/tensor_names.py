@@ -63,6 +63,7 @@ _LIMITS = ("input_max", "input_min", "output_max", "output_min")
 _HEAD_PREFIXES = ("mtp.", "mtp_", "nextn.")
 _JOIN = "join.weight"
 _GROUPS = (
+    ("ngrams", "embedding"),
     ("switch_mlp", "experts"),
     ("linear_attn", "linear attention"),
     ("conv", "short convolutions"),

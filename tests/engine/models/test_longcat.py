@@ -162,6 +162,7 @@ def test_a_lite_of_mlx_lm_whose_n_grams_do_not_end(opened, tmp_path):
     assert relative(logits(place, tiny.tokens), wanted) < 1e-4
     assert relative(wanted, tiny.logits) > 1e-2
     groups = {group.name: group for group in mlx_engine.inspect(place).groups}
+    assert "other" not in groups
     assert groups["tables on disk"].parameters == 16 * sum(2 * 300 + 2 * n + 1 for n in range(4))
 
 
