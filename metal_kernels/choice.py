@@ -15,6 +15,7 @@ from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import named_cache_format
 from metal_kernels.stock import StockOperations
 from metal_kernels.stock_on_cpu import MLX
+from metal_kernels.stream_exchange import MOST_STREAMS
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
 KernelName = Literal[
@@ -34,6 +35,7 @@ KernelName = Literal[
     "filtered-pick",
     "noise",
     "norms",
+    "exchange",
 ]
 MOST_ROWS = 9
 """Rows of the longest verify pass: the newest token and eight drafts."""
@@ -124,6 +126,7 @@ KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
         "filtered-pick": Kernel(fits=lambda work: work.outputs <= MOST_TOKENS),
         "noise": Kernel(),
         "norms": Kernel(fits=lambda work: work.inputs >= 8),
+        "exchange": Kernel(fits=lambda work: work.inputs <= MOST_STREAMS),
     }
 )
 

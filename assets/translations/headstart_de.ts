@@ -5218,6 +5218,10 @@ Für Details klicken.</translation>
         <translation>Lesen von Nachrichten mit Teilen von GGUF-Dateien, die für jedes Token gewählt werden</translation>
     </message>
     <message>
+        <source>mixing parallel streams of the model</source>
+        <translation>Mischen paralleler Ströme des Modells</translation>
+    </message>
+    <message>
         <source>Not made for models like this one.</source>
         <translation>Nicht für Modelle wie dieses gemacht.</translation>
     </message>

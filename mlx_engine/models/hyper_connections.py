@@ -16,7 +16,9 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from metal_kernels.choice import KernelWork
 from metal_kernels.stock import ElementwiseFunction
+from metal_kernels.stream_exchange import stream_exchange
 from mlx_engine.cache.compressed import CompressedCache
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache
@@ -183,9 +185,15 @@ class StreamExchange:
         self._scaled = self._stock.compile_elementwise(_scaled_sum)
         self._divide = self._stock.compile_elementwise(_divide_by_sum)
         self._weigh = self._stock.compile_elementwise(_weighted_sum)
+        work = KernelWork("", spec.count, spec.count)
+        self._served = part.kernels.served_row_counts("exchange", work)
 
     def shares(self, raw: mx.array) -> mx.array:
-        """Make shares [1, T, S, S] of products [1, T, S * S]."""
+        """Make shares [1, T, S, S] of products [1, T, S * S], by the kernel or by MLX."""
+        spec, served = self._spec, self._served
+        if served is not None and 1 in served:
+            given = self._scale, self._base, spec.exchange_steps, spec.eps
+            return stream_exchange(raw.squeeze(0), *given, served.launcher)[None]
         matrix = raw.reshape(*raw.shape[:-1], self._spec.count, -1)
         matrix = mx.softmax(self._scaled(matrix, self._scale, self._base), axis=-1) + self._floor
         for step in range(1, 2 * self._spec.exchange_steps):

@@ -16,7 +16,7 @@ from metal_kernels import gated_delta_block as delta
 from metal_kernels import gated_delta_inputs as delta_inputs
 from metal_kernels import many_row_product as many
 from metal_kernels import mtp_input as mtp
-from metal_kernels import noise, vocabulary_pick, wide_norm
+from metal_kernels import noise, stream_exchange, vocabulary_pick, wide_norm
 from metal_kernels.choice import (
     ALL_ROWS,
     DECAYS_BY_CHANNEL,
@@ -340,6 +340,20 @@ def _wide_norm_case(
     )
 
 
+def _stream_exchange_case(
+    work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher
+) -> TrialInputs:
+    del dtype
+    scale, base = mx.array([0.7]), random_normal((work.inputs, work.inputs), seed)
+    given = scale, base, 5, EPS
+    return TrialInputs(
+        _random_rows(work.inputs**2, mx.float32),
+        lambda x: stream_exchange.stream_exchange(x, *given, launcher),
+        lambda x: stream_exchange.reference(x, *given),
+        lambda x: stream_exchange.reference(x, *given),
+    )
+
+
 def _attention_case(
     work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher, keys: int = 150
 ) -> TrialInputs:
@@ -498,6 +512,7 @@ CASES: Mapping[KernelName, MakeCase] = MappingProxyType(
         "filtered-pick": _filtered_pick_case,
         "noise": _noise_case,
         "norms": _wide_norm_case,
+        "exchange": _stream_exchange_case,
     }
 )
 TIMED_CASES: Mapping[KernelName, MakeCase] = MappingProxyType(

@@ -25,6 +25,7 @@ KERNEL_WORDS: Mapping[KernelName, Words] = MappingProxyType(
         "filtered-pick": Words("choosing a token by the sampling settings"),
         "noise": Words("drawing random numbers"),
         "norms": Words("keeping numbers in range"),
+        "exchange": Words("mixing parallel streams of the model"),
     }
 )
 MISFIT = Words("Not made for models like this one.")

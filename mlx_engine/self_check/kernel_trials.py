@@ -99,6 +99,7 @@ def _standard_trials() -> Iterator[Trial]:
     yield Trial("delta-inputs", KernelWork("", 40, 48), KernelWork("", 128, 128))
     for size in (128, 4096):
         yield Trial("norms", KernelWork("", size, size), KernelWork("", size, size))
+    yield Trial("exchange", KernelWork("", 4, 4), KernelWork("", 4, 4))
     yield Trial("filtered-pick", KernelWork("", 501, 0), KernelWork("", 151936, 0))
     yield Trial("noise", KernelWork("", 501, 0), KernelWork("", 151936, 0))
 

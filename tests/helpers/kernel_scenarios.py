@@ -23,6 +23,7 @@ from metal_kernels import (
     many_row_product,
     mtp_input,
     noise,
+    stream_exchange,
     tile_product,
     vocabulary_pick,
     wide_norm,
@@ -169,6 +170,14 @@ def norm(launcher: Breaking) -> None:
     whole = wide_norm.wide_norm(x, weight, 1e-6, launcher)
     near(whole, wide_norm.reference(x, weight, 1e-6))
     equal(wide_norm.wide_norm(x[:1], weight, 1e-6, launcher), whole[:1], "rows")
+
+
+def exchange(launcher: Breaking) -> None:
+    """More rows than a threadgroup has threads."""
+    raw, given = normal((40, 9), 34), (mx.array([0.7]), normal((3, 3), 35), 4, 1e-3)
+    whole = stream_exchange.stream_exchange(raw, *given, launcher)
+    near(whole, stream_exchange.reference(raw, *given))
+    equal(stream_exchange.stream_exchange(raw[:1], *given, launcher), whole[:1], "rows")
 
 
 def experts(launcher: Breaking) -> None:
@@ -371,6 +380,7 @@ SCENARIOS: dict[str, Scenario] = {
     "few_row_matvec_add": added,
     "mtp_input": head_input,
     "wide_norm": norm,
+    "stream_exchange": exchange,
     "expert_union_matvec": experts,
     "few_query_attention": attention,
     "gated_delta_block": delta_block,

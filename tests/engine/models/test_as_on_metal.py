@@ -109,6 +109,14 @@ CONFIGS = {
         **{"layer_types": ["linear_attention", "full_attention"], "linear_num_heads": 2},
         **{"linear_head_dim": 32},
     },
+    "compressed entries": {
+        **{"model_type": "deepseek_v4", **_EXPERTS, **_INDEXED, "n_routed_experts": 8},
+        **{"num_key_value_heads": 1, "qk_rope_head_dim": 32, "q_lora_rank": 64, "o_groups": 2},
+        **{"layer_types": ["compressed_sparse_attention", "heavily_compressed_attention"]},
+        "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 8},
+        **{"sliding_window": 8, "o_lora_rank": 64, "num_hash_layers": 0, "index_topk": 2},
+        **{"hc_mult": 2, "hc_sinkhorn_iters": 2, "num_nextn_predict_layers": 1},
+    },
     "decay by channel": {
         **{"model_type": "bailing_hybrid", "kda_lower_bound": -5.0, **_LATENT},
         **{"layer_group_size": 2, "head_dim": 32},
@@ -168,6 +176,7 @@ IN_ONE_FORM = {
     "decay by channel": "gguf",
     "selected latents": "folder",
     "pools of latents": "folder",
+    "compressed entries": "folder",
     "sliding window": "gguf",
     "heads of 80": "folder",
     "window and sinks": "folder",
@@ -325,7 +334,11 @@ def test_types_cache_bytes_and_words(name: str, form: str) -> None:
     assert 0 < drafted.stats.accepted < drafted.stats.drafted
     latent = name in LATENT
     attended = made.rows_attended("attention_parts_" + ("latent" if latent else "dense"))
-    assert attended == ({1} if name in SELECTED else {1, 4})  # each its own tokens
+    if name == "compressed entries":  # which are gathered for stock MLX
+        assert not attended
+        assert any(one.kernel.startswith("stream_exchange") for one in made.launcher.reports)
+    else:
+        assert attended == ({1} if name in SELECTED else {1, 4})  # each its own tokens
     if model.heads:
         heads = MtpDraft(model.heads, DraftOptions(depth=3))
         drafted = run(model, PROMPT, heads, 3, options=options, max_tokens=5, chunk=CHUNK)

@@ -11,10 +11,12 @@ from typing import Literal
 
 import mlx.core as mx
 import pytest
+import tiny_deepseek4
 from gguf import GGMLQuantizationType
 from kept_gguf import OF_EXPERTS, write_kept_gguf
 from kernel_models import FASTER, Kind, Off, always_faster, kernel_model
 from metal_emulator import EmulatorLauncher
+from tiny_deepseek4 import SLIDING
 from tiny_gguf import write_tiny_gguf_experts
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
@@ -60,8 +62,9 @@ OTHERS: dict[KernelName, str] = {
     "prompt-experts": "many_row_experts",
     "embedding": "block_embedding",
     "norms": "wide_norm",
+    "exchange": "stream_exchange",
 }
-"""Those of blocks, in prompts longer than a round, and of rows in 16 bits."""
+"""Those of blocks, in prompts longer than a round, of rows in 16 bits, and of residual streams."""
 
 LONG_PROMPT = [7 * n % 90 for n in range(40)]
 How = Literal["raises", "raises later", "NaN"]
@@ -233,7 +236,10 @@ def words_of_prompt(
 
 
 def blocks_for(kernel: KernelName, file: Path) -> Path:
-    """A GGUF whose matrices, or experts, are in blocks."""
+    """A GGUF whose matrices, or experts, are in blocks; or a folder with residual streams."""
+    if kernel == "exchange":
+        small = {"num_hidden_layers": 1, "layer_types": [SLIDING], "mlp_layer_types": ["moe"]}
+        return tiny_deepseek4.publish(file.parent / "streams", **small).folder
     if kernel in ("prompt-products", "embedding", "tiles"):
         return write_kept_gguf(file, blocks=True, kind=GGMLQuantizationType.Q6_K)
     kind = GGMLQuantizationType.Q6_K
