@@ -1,5 +1,6 @@
 """POST /v1/messages and /v1/messages/count_tokens: answers as Anthropic's interface has them."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -271,7 +272,8 @@ def routes(connection: EngineConnection) -> APIRouter:
         choice = body.tool_choice or ChoiceFields(type="auto")
         ends = replace(ends, must_call=required_calls(choice.as_openai(), tools))
         parallel = choice.type != "tool" and not choice.disable_parallel_tool_use
-        asked = (body, body.conversation(), ends, body.arguments())
+        said = await asyncio.to_thread(body.conversation)  # decodes pictures
+        asked = (body, said, ends, body.arguments())
         begin = connection.chat_answer(*asked, 0, tools, parallel)
         head: dict[str, Any] = {
             "id": f"msg_{uuid4().hex}",
@@ -289,8 +291,7 @@ def routes(connection: EngineConnection) -> APIRouter:
     async def count_tokens(body: CountBody) -> dict[str, int]:
         """Count the tokens of the prompt."""
         connection.check_model(body.model)
-
-        messages = body.conversation()
+        messages = await asyncio.to_thread(body.conversation)
         check_messages_given(messages)
 
         def count(engine: Engine) -> int:

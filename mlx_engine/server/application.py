@@ -185,8 +185,8 @@ def _add_small_routes(app: FastAPI, connection: EngineConnection) -> None:
     @app.post("/apply-template")
     async def apply_template(body: TemplateBody) -> dict[str, str]:
         """Make the prompt of a conversation."""
-
-        messages = join_system_messages([message.message() for message in body.messages])
+        said = await asyncio.to_thread(lambda: [message.message() for message in body.messages])
+        messages = join_system_messages(said)
         check_messages_given(messages)
 
         def rendered_prompt(engine: Engine) -> str:

@@ -1,5 +1,6 @@
 """POST /v1/chat/completions: answers to messages as OpenAI's interface has them."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
@@ -239,7 +240,8 @@ def routes(connection: EngineConnection) -> APIRouter:
         ends = generation_options(body, most, body.stop, body.response_format, top)
         tools = body.functions_to_call()
         ends = replace(ends, must_call=required_calls(body.tool_choice, tools))
-        asked = (body, body.conversation(), ends, body.arguments())
+        messages = await asyncio.to_thread(body.conversation)  # decodes pictures
+        asked = (body, messages, ends, body.arguments())
         parallel = body.parallel_tool_calls and not isinstance(body.tool_choice, dict)
         begins = [
             connection.chat_answer(*asked, choice, tools, parallel) for choice in range(body.n)

@@ -1,5 +1,6 @@
 """POST /v1/responses: answers as OpenAI's Responses interface has them, remembered in memory."""
 
+import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator
@@ -344,7 +345,8 @@ def routes(connection: EngineConnection) -> APIRouter:
                 )
             earlier = remembered[body.previous_response_id]
         system = [Message("system", body.instructions)] if body.instructions else []
-        asked = tuple(_joined_answers(iter([*earlier, *body.messages()])))
+        said = await asyncio.to_thread(lambda: list(body.messages()))  # decodes pictures
+        asked = tuple(_joined_answers(iter([*earlier, *said])))
         prompt = join_system_messages([*system, *asked])
         ends = generation_options(
             body, body.max_output_tokens, None, body.text.format, body.logprobs

@@ -2,6 +2,7 @@
 
 import io
 from base64 import b64encode
+from threading import current_thread
 
 import anthropic
 import openai
@@ -11,6 +12,7 @@ from sight_scenes import SIGHT, painted
 
 import mlx_engine
 from mlx_engine import GenerationOptions, SamplingOptions
+from mlx_engine.values.picture import read_picture
 
 TEXT = "What is in the pictures?"
 
@@ -27,7 +29,15 @@ def seeing():
         yield server
 
 
-def test_pictures_in_each_interface_give_the_words_of_the_engine(seeing):
+def test_pictures_in_each_interface_give_the_words_of_the_engine(seeing, monkeypatch):
+    threads = set()
+
+    def decode(data):
+        threads.add(current_thread().name.partition("_")[0])
+        return read_picture(data)
+
+    monkeypatch.setattr("mlx_engine.server.fields.read_picture", decode)
+
     def answer(engine):
         limits = GenerationOptions(40)
         sampling = SamplingOptions(temperature=0)
@@ -82,6 +92,7 @@ def test_pictures_in_each_interface_give_the_words_of_the_engine(seeing):
             model="sight_model", messages=[{"role": "user", "content": [*content]}]
         )
         assert counted.input_tokens > 30
+    assert threads == {"asyncio"}, "the event loop decodes none"
 
 
 def test_a_model_that_sees_none_says_so(served):
