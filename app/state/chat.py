@@ -24,6 +24,10 @@ from mlx_engine.values.stats import GenerationStats
 from mlx_engine.values.words import Words, join_words
 
 NO_MODEL = Words("No model is loaded: open or drop one, then ask again.")
+UNSEEN = Words(
+    "This chat has pictures. {words} Load a model that sees them, delete the messages with "
+    "pictures, or begin a new chat."
+)
 LOOKED_AT = 100
 """Messages at the end of a chat among which its last question and answer are looked for."""
 
@@ -72,6 +76,7 @@ class ChatState(State):
         self.title, self.pinned, self.found = "", False, ""
         self.settings = settings
         self.turns = Branch([], lambda _: ())
+        self._problems = list[str]()
         models.changed.connect(self._tell_of_a_model)
         answers.grown.connect(self._grow)
         answers.ended.connect(self._end)
@@ -168,9 +173,9 @@ class ChatState(State):
 
     def send(self, text: str, pictures: Sequence[Picture] = ()) -> bool:
         """Send a question at the end of the branch; False if that failed."""
-        if self.running is not None or not self._has_model():
-            return False
         place, messages = len(self.turns), self._store.messages
+        if self.running is not None or not self._can_answer(place):
+            return False
         last = self.turns.ids[-1] if self.turns else None
         if not self._ask(place, lambda chat: messages.add(chat, last, "user", text, pictures)):
             return False
@@ -181,10 +186,10 @@ class ChatState(State):
     def regenerate(self, message_id: int | None = None) -> None:
         """Answer a question again, the last one by default; the old answer stays as a branch."""
         asked = self._question_before(message_id)
-        if asked is None or self.running is not None or not self._has_model():
+        if asked is None or self.running is not None:
             return
         place = self.turns.ids.index(asked.id)
-        if self._ask(place, lambda _: asked):
+        if self._can_answer(place + 1) and self._ask(place, lambda _: asked):
             self.replaced.emit(place + 1)
             self._tell_asked()
 
@@ -201,7 +206,7 @@ class ChatState(State):
             self.failed.emit(keep if is_answer else send)
         elif is_answer:
             self._rewrite(place, old, text)
-        elif self._has_model() and self._ask(
+        elif self._can_answer(place + 1) and self._ask(
             place, lambda _: self._store.messages.edit(message_id, text)
         ):
             self._drafts.drop_edit(message_id)
@@ -227,10 +232,12 @@ class ChatState(State):
         last = self.last_answer
         is_named = last is not None and message_id in (None, last.id)
         is_last = last is not None and self.turns.ids[-1] == last.id
-        if last is None or not is_named or not is_last or self.running or not self._has_model():
+        place = len(self.turns) - 1
+        if last is None or not is_named or not is_last or self.running:
+            return
+        if not self._can_answer(place):
             return
         with self.reporting():
-            place = len(self.turns) - 1
             past = self._store.messages.conversation(self._read_before(place))
             self._answers.go_on(last, past, self.settings, drops_oldest=drops_oldest)
             self._tell_replaced(place)
@@ -391,15 +398,28 @@ class ChatState(State):
         before = () if place is None else reversed(self.turns[: place + 1])
         return next((turn.message for turn in before if turn.message.role == "user"), None)
 
-    def _has_model(self) -> bool:
-        if not self._models.wake():
-            self.failed.emit(NO_MODEL)
-            return False
-        return True
+    def _can_answer(self, place: int) -> bool:
+        """Whether a model is loaded that can read the messages before a place; tell if not."""
+        problem = self.why_unseen(place) if self._models.wake() else NO_MODEL
+        if problem is not None:
+            self._problems.append(problem)
+            self.failed.emit(problem)
+        return problem is None
+
+    def why_unseen(self, place: int) -> Words | None:
+        """Why the model cannot read the messages before a place, of which one has pictures."""
+        model = self._models.description
+        if model is None or model.vision is None or self.chat_id is None:
+            return None
+        with self.reporting():
+            shown = self._store.messages.ids_with_pictures(self.chat_id)
+            if shown and not shown.isdisjoint(self._read_before(place)):
+                return Words(UNSEEN.template, words=model.vision.words)
+        return None
 
     def _tell_of_a_model(self) -> None:
-        if self._models.can_answer:
-            self.mended.emit(NO_MODEL)
+        while self._models.can_answer and self._problems:
+            self.mended.emit(self._problems.pop())
 
     def _tell_opened(self, first: int | None) -> None:
         self.opened.emit(first)

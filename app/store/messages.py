@@ -135,6 +135,11 @@ class Messages:
                 found.append(told)
         return tuple(found)
 
+    def ids_with_pictures(self, chat_id: int) -> frozenset[int]:
+        """Return the ids of a chat's messages that have pictures."""
+        sql = f"SELECT id FROM message WHERE chat = ? AND pictures <> '{NO_PICTURES}'"
+        return frozenset(row[0] for row in self._database.rows(sql, chat_id))
+
     def all_of(self, chat_id: int) -> tuple[StoredMessage, ...]:
         """Return every message of every branch, oldest first."""
         rows = self._database.rows("SELECT * FROM message WHERE chat = ? ORDER BY id", chat_id)

@@ -175,7 +175,8 @@ class AttachmentRow(QWidget):
         self._chips: list[AttachmentChip] = []
         self._pictures: list[PictureChip] = []
         self._disk, self._numbers = LatestTask(self), itertools.count(1)
-        self._refused = self.too_long = self.unseen = self.reading = self._blind = ""
+        self._refused = self.too_long = self.unseen = self.reading = ""
+        self._blind = self._blind_to_chat = ""
         self._room: int | None = None
         self.stop_reading = IconButton("close", tr("Stop reading"))
         reading = row(Wide(self._reading), self.stop_reading)
@@ -272,10 +273,10 @@ class AttachmentRow(QWidget):
             chip.show_tokens(count, room is not None and count is not None and count >= room)
         self._say()
 
-    def show_vision(self, why_not: str) -> None:
-        """Say why the model sees no pictures, "" if it does."""
-        if why_not != self._blind:
-            self._blind = why_not
+    def show_vision(self, why_not: str, of_chat: str) -> None:
+        """Say why the model sees no pictures of the message, and of the chat; "" if it does."""
+        if (why_not, of_chat) != (self._blind, self._blind_to_chat):
+            self._blind, self._blind_to_chat = why_not, of_chat
             for pdf in (pdfs := self.pdfs()):
                 self._show_pdf(pdf)
             if pdfs:
@@ -286,7 +287,7 @@ class AttachmentRow(QWidget):
     def _say(self) -> None:
         counts, room = [chip.tokens for chip in self._texts], self._room
         self.too_long = "" if room is None else why_too_long(self.attachments(), counts, room)
-        self.unseen = self._blind if self._pictures else ""
+        self.unseen = self._blind_to_chat or (self._blind if self._pictures else "")
         words = "\n".join(filter(None, (self._refused, self.too_long, self.unseen)))
         say(self._problem, words)
         self._seen.setVisible(bool(self._pictures))

@@ -31,7 +31,7 @@ from app.window.controls.fields import follow_writing, is_composing
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import restyle, set_tip
 from app.window.controls.layouts import STRETCH, column, row
-from app.window.language import percent, tr
+from app.window.language import percent, said, tr
 from app.window.look import look
 from app.window.pictures import copied_pictures, png_of
 from mlx_engine.values.picture import Picture
@@ -419,7 +419,8 @@ class Composer(QFrame):
     def _refresh(self) -> None:
         """Update the button and its tooltip."""
         is_answering = self._is_answering
-        self.row.show_vision(why_blind(self._models.description))
+        unseen = self._chat.why_unseen(len(self._chat.turns))
+        self.row.show_vision(why_blind(self._models.description), said(unseen) if unseen else "")
         if self._was_answering and not is_answering:
             self.row.tell("")
         self._was_answering = is_answering

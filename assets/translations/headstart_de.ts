@@ -68,6 +68,10 @@
         <translation>Unterbrochene Antwort.</translation>
     </message>
     <message>
+        <source>This chat has pictures. {words} Load a model that sees them, delete the messages with pictures, or begin a new chat.</source>
+        <translation>In diesem Chat sind Bilder. {words} Laden Sie ein Modell, das sie sieht, löschen Sie die Nachrichten mit Bildern, oder beginnen Sie einen neuen Chat.</translation>
+    </message>
+    <message>
         <source>Stop the answer that is being written, then keep this again.</source>
         <translation>Erst die laufende Antwort anhalten, dann noch einmal „Behalten“ wählen.</translation>
     </message>

@@ -336,12 +336,21 @@ def _save_command(chat: Chat, argument: str) -> None:
     chat.screen.print_note(f"Saved {len(session.messages)} messages to {path}")
 
 
+PICTURES_UNSEEN = (
+    "This chat has pictures, so that it cannot go on with this model: /clear begins another, or "
+    "start with a model that sees them."
+)
+
+
 def _load_command(chat: Chat, argument: str) -> None:
     saved = read_chat(_path_from_argument(argument, "/load FILE, a .json that /save made"))
     chat.session.system = saved.system
     chat.session.load_messages(saved.messages)
     chat.saved = chat.session.messages
     chat.screen.print_note(f"Loaded {len(saved.messages)} messages; /messages shows them.")
+    why_not = chat.engine.description.vision
+    if why_not is not None and any(message.images for message in saved.messages):
+        chat.screen.print_note(f"{PICTURES_UNSEEN} {why_not.words}", WARNING)
 
 
 def _path_from_argument(argument: str, usage: str) -> Path:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from chat_states import BUILT_IN, StatedChat
 
+from app.state.chat import UNSEEN
 from app.state.drafting import DraftingFigures
 from app.store.messages import BLOCK
 from app.store.rows import message_from_row
@@ -15,6 +16,8 @@ from app.values.chats import StoredMessage
 from app.window.drafting_view import strip_figures
 from app.worker.replies import AnswerFailed, ModelLoaded, OldestDropped, Problem
 from mlx_engine.values.conversation import GenerationFinished, Message, Role, TextPiece
+from mlx_engine.values.errors import Reason
+from mlx_engine.values.picture import Picture
 from mlx_engine.values.stats import GenerationStats, SourceStats, joined_stats
 
 MANY = 20 * BLOCK
@@ -50,6 +53,36 @@ def test_of_a_long_chat_only_the_blocks_that_are_looked_at_are_read(qapp, tmp_pa
     past = store.messages.conversation(chat.turns.ids[: MANY // 2 + 2])
     assert past[0] == Message("user", "text 0") and len(past) == MANY // 2 + 2
     assert len(read) == 1 + 3 * BLOCK
+    one.close()
+
+
+def test_a_chat_with_pictures_does_not_go_on_with_a_model_that_sees_none(qapp, qtbot, tmp_path):
+    one = StatedChat(open_store(tmp_path / "chats.sqlite"))
+    chat, mended = one.chat, []
+    chat.mended.connect(mended.append)
+    sees, blind = replace(BUILT_IN, vision=None), replace(BUILT_IN, vision=Reason("x", "Blind."))
+    one.models.take(ModelLoaded("/m/Sees", sees))
+    for text, pictures in (("one", ()), ("two", (Picture.from_bytes(b"", 1, 1),)), ("three", ())):
+        assert chat.send(text, pictures)
+        one.answer(qtbot, "Fine")
+    one.models.take(ModelLoaded("/m/Blind", blind))
+    before, asked = chat.turns.ids, len(one.asked)
+    assert chat.why_unseen(2) is None and "Blind. Load a model" in chat.why_unseen(3)
+    assert not chat.send("four")
+    for message_id in (before[4], before[2]):
+        chat.regenerate(message_id)
+        chat.edit(message_id, "else")
+    chat.continue_answer()
+    assert [words.template for words in one.told] == [UNSEEN.template] * 6
+    assert chat.turns.ids == before and len(one.asked) == asked
+    one.models.take(ModelLoaded("/m/Sees", sees))
+    assert mended == one.told and chat.why_unseen(6) is None
+    one.models.take(ModelLoaded("/m/Blind", blind))
+    chat.regenerate(before[0])  # before the pictures
+    assert len(one.asked) == asked + 1
+    one.answer(qtbot, "Fine")
+    assert chat.send("five")
+    one.answer(qtbot, "Fine")
     one.close()
 
 

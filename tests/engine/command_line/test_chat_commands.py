@@ -192,6 +192,11 @@ def test_pictures_go_with_the_next_message(photo: Path, tmp_path: Path) -> None:
     assert "none.png" in runtime.err
     assert "(3 pictures) two" in runtime.err
     assert runtime.err.rstrip().endswith("next message: none")
+    assert "so that it cannot go on" not in runtime.err
+    blind = FakeRuntime()
+    blind.type(f"/load {saved}")
+    assert blind.run("chat") == 0
+    assert "so that it cannot go on with this model: /clear begins another" in blind.err
 
 
 def test_pictures_for_a_model_that_sees_none(talk: Talk, photo: Path) -> None:

@@ -26,6 +26,7 @@ from app.window.pictures import (
     png_of,
 )
 from mlx_engine.values.errors import Reason
+from mlx_engine.values.words import Words
 
 SHIFT = Qt.KeyboardModifier.ShiftModifier
 
@@ -36,7 +37,7 @@ class Watched(State):
     opened, switched, progressed = Signal(object), Signal(), Signal()
     arrived = Signal(object)
     chat_id, running, description = None, None, None
-    can_answer, unsent = True, SaidWith("")
+    can_answer, unsent, turns, unseen = True, SaidWith(""), (), None
 
     def __init__(self):
         super().__init__()
@@ -44,6 +45,10 @@ class Watched(State):
         self.read = self.read_pages = self.heard.append
         self.stop = lambda: self.heard.append("stop")
         self.give_up = self.names.clear
+
+    def why_unseen(self, place):
+        """Why the pictures of the chat cannot be read."""
+        return self.unseen
 
     def count(self, texts):
         """Nothing is counted."""
@@ -119,6 +124,11 @@ def test_a_pasted_picture_is_sent_by_a_model_that_sees(qtbot, composer, box, wat
     assert "This model sees no pictures. Leave the pictures out" in " ".join(words_on(composer))
     watched.become(description=SimpleNamespace(context_length=99, vision=None))
     assert "sees no pictures" not in " ".join(words_on(composer))
+    watched.become(unseen=Words("This chat has pictures."))
+    assert "This chat has pictures." in words_on(composer)
+    qtbot.keyClick(box, Qt.Key.Key_Return)
+    assert watched.heard == []
+    watched.become(unseen=None)
     qtbot.keyClick(box, Qt.Key.Key_Return)
     assert watched.heard == [("What?", kept)]
 
