@@ -273,7 +273,7 @@ class AttachmentRow(QWidget):
             chip.show_tokens(count, room is not None and count is not None and count >= room)
         self._say()
 
-    def show_vision(self, why_not: str, of_chat: str) -> None:
+    def show_vision(self, why_not: str, of_chat: str = "") -> None:
         """Say why the model sees no pictures of the message, and of the chat; "" if it does."""
         if (why_not, of_chat) != (self._blind, self._blind_to_chat):
             self._blind, self._blind_to_chat = why_not, of_chat
