@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
+import tiny_deepseek4
 import tiny_nextn
 import torch
 import transformers as hf
@@ -29,7 +30,7 @@ from converted_gguf import convert
 from drafter_gguf import convert_assistant, convert_drafter
 from gguf_blocks import tensor
 from looked_into import Target, opened
-from model_edits import edit_config, logits
+from model_edits import all_logits, edit_config, logits
 from parity_sweep import (
     QWEN,
     WITH_HEADS,
@@ -57,7 +58,7 @@ import mlx_engine
 from mlx_engine.models.registry import FAMILIES
 from tests.engine.drafting import test_dflash, test_eagle3, test_gemma4_assistant
 from tests.engine.loading.gguf import test_architectures, test_heads, test_hybrid_architectures
-from tests.engine.models import test_text_parts
+from tests.engine.models import test_compressed_attention, test_text_parts
 
 PAGE = Path(__file__).parents[2] / "assets" / "readme" / "parity.md"
 NOTHING = "-"
@@ -167,6 +168,16 @@ def of_ling(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
     return Figures(wanted, folder, lambda files: with_head(files, tiny.tokens))
 
 
+def of_deepseek4_gguf(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
+    """Of DeepSeek-V4 in a GGUF, and its head in another."""
+    del kind, moves
+    tiny = test_compressed_attention.publish_for_gguf(folder / "m", seed)
+    trunk = convert(tiny.folder, folder / "trunk.gguf", heads="dropped")
+    heads = convert(tiny.folder, folder / "mtp.gguf", heads="only")
+    wanted = np.concatenate([tiny.logits, tiny.draft_logits])
+    return Figures(wanted, trunk, lambda files: all_logits(files, tiny.tokens, heads))
+
+
 def of_gguf(part: Part, architecture: str | None) -> Part:
     """The same models in a GGUF, of another architecture than the usual one if it is given."""
 
@@ -211,6 +222,8 @@ def gguf_outcomes(kind: str, count: int) -> list[Outcome]:
         forms = [changes]
     elif kind not in (written, written.removesuffix("_text")):
         return []
+    elif written == "deepseek_v4":
+        return [outcome(written, {}, seed, of_deepseek4_gguf) for seed in range(count)]
     elif written in HEADS_IN_GGUF:
         return [outcome(written, {}, seed, of_gguf(of_head, None)) for seed in range(count)]
     else:
@@ -272,6 +285,12 @@ def drafters() -> Iterator[Drafts]:
             yield Drafts(
                 names[block.kind], form, errors[0], *errors[1:] or [None], "PyTorch, float64"
             )
+        for form, changes in test_compressed_attention.SPARKS.items():
+            spark = tiny_deepseek4.publish_spark(place / form, **changes)
+            with mlx_engine.load(spark.folder) as engine:
+                found = test_compressed_attention.drafted_block(spark, engine.parts.model)
+            error = test_compressed_attention.relative(found.logits, spark.logits)
+            yield Drafts("DSpark of DeepSeek-V4", form, error, None, "PyTorch")
         for form, changes in test_gemma4_assistant.FORMS.items():
             pair = write_pair(place / f"gemma {form}", **changes)
             tokens, after = test_gemma4_assistant.TOKENS, test_gemma4_assistant.AFTER

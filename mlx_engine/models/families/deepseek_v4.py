@@ -3,14 +3,16 @@
 Each layer attends to the last `sliding_window` tokens and, by its kind, to entries of 4 tokens each
 that an indexer selects, to all entries of 128 tokens, or to nothing else. Hyper-connections mix
 four residual streams; experts of the first layers are those that a table has for the token. Some
-files name tensors as DeepSeek does, others as transformers or mlx-vlm.
+files name tensors as DeepSeek does, others as transformers or mlx-vlm. Matrices stay in the
+published fp8 and fp4 (loading/microscaled.py).
 
 The MTP head (`mtp.0`, or `mtp.1` alone) adds products of the embedding and of each residual stream,
 normed each; its block attends to the window alone, and its own hyper-connection makes the state
 for the output head. It reads the streams before the trunk's last hyper-connection, and passes on
-its own. Matrices stay in the published fp8 and fp4 (loading/microscaled.py).
-
-V4-Flash-0731 has DSpark's stages under `mtp.` in place of the head.
+its own. V4-Flash-0731 has DSpark's stages under `mtp.` in its place, which are a draft model in the
+model's own folder (drafters/deepseek4_dspark.py). V4.1 (`deepseek_v41`) shares entries and
+selections between layers and reads streams by the weights of the connection before, so it is
+another family, which mlx-lm's class runs.
 
 References disagree, and no published weights were run:
 
@@ -18,6 +20,8 @@ References disagree, and no published weights were run:
 `norm_topk_prob` says; in llama.cpp and mlx-lm's class of V4.1 if it is true, as it is in all files.
 - DeepSeek rounds keys to fp8 and indexers' queries and keys to fp4, as its kernels read them; they
 stay in the model's type in transformers, llama.cpp and here.
+- llama.cpp's converter gives an MTP head no embedding or output head of its own, but its loader
+reads both; here, as in mlx-vlm, they are the trunk's.
 """
 
 from collections.abc import Mapping

@@ -192,13 +192,15 @@ def sparks(tmp_path_factory):
     return cache(lambda name: tiny_deepseek4.publish_spark(place / name, **SPARKS[name]))
 
 
-@pytest.mark.parametrize("name", SPARKS)
-def test_blocks_of_the_stages_are_those_of_pytorch(sparks, name):
+class Block(NamedTuple):
+    """What the stages draft: logits of rows, and greedy tokens."""
+
+    logits: np.ndarray
+    drafted: list[int]
+
+
+def drafted_block(tiny, model):
     """Read in two parts, the second of which is longer than the window."""
-    tiny = sparks(name)
-    engine = mlx_engine.load(tiny.folder)
-    assert engine.description.draft_models == (str(tiny.folder),)
-    model = engine.parts.model
     drafter = build_drafter(read_drafter(model_files_at(tiny.folder)), model)
     target, caches = drafter.target, drafter.make_caches()
     features = target.features(target.forward(mx.array([tiny.tokens[:-1]]), target.make_caches()))
@@ -206,14 +208,23 @@ def test_blocks_of_the_stages_are_those_of_pytorch(sparks, name):
     drafter.append_features(features[:, 9:], caches)
     newest, picked = mx.array(tiny.tokens[-1:]), []
     found = drafter.logits(drafter.draft_block_states(newest, caches))[0]
-    assert relative(np.array(found), tiny.logits) < 1e-4
 
     def pick(logits, _):
         picked.append(mx.argmax(logits, axis=-1).astype(mx.int32))
         return picked[-1]
 
     drafter.draft(newest, None, caches, len(tiny.drafted), pick)
-    assert [token.item() for token in picked] == tiny.drafted
+    return Block(np.array(found), [token.item() for token in picked])
+
+
+@pytest.mark.parametrize("name", SPARKS)
+def test_blocks_of_the_stages_are_those_of_pytorch(sparks, name):
+    tiny = sparks(name)
+    engine = mlx_engine.load(tiny.folder)
+    assert engine.description.draft_models == (str(tiny.folder),)
+    found = drafted_block(tiny, engine.parts.model)
+    assert relative(found.logits, tiny.logits) < 1e-4
+    assert found.drafted == tiny.drafted
     engine.close()
 
 
@@ -346,11 +357,17 @@ def test_published_fp8_and_fp4_stay_packed(opened, tmp_path):
         mlx_engine.inspect(tmp_path / "packed")
 
 
-def test_a_gguf_and_its_head_in_another(tmp_path):
-    """As llama.cpp's converter writes both, which takes experts by the root of a softplus alone."""
+def publish_for_gguf(folder, seed=0):
+    """With what llama.cpp's converter takes: published ratios, and one score of experts."""
     changes = VARIANTS[WIDE] | {"scoring_func": "sqrtsoftplus", "hc_sinkhorn_iters": 5}
-    tiny = tiny_deepseek4.publish(tmp_path / "m", **changes)
+    tiny = tiny_deepseek4.publish(folder, seed, **changes)
     edit_config(tiny.folder, **PUBLISHED)
+    return tiny
+
+
+def test_a_gguf_and_its_head_in_another(tmp_path):
+    """As llama.cpp's converter writes both."""
+    tiny = publish_for_gguf(tmp_path / "m")
     trunk = convert(tiny.folder, tmp_path / "trunk.gguf", heads="dropped")
     assert mlx_engine.inspect(trunk).mtp_heads == 0
     heads = convert(tiny.folder, tmp_path / "mtp.gguf", heads="only")
