@@ -6,6 +6,7 @@ from pathlib import Path
 from compare_states import StatedComparison
 from model_states import FACTS, StatedModels
 from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 from shown_transcript import STATS, settle
 
@@ -28,7 +29,8 @@ ANSWER = (
 
 
 def filled_window(qtbot: QtBot) -> Widgets:
-    """On show, in the look of now."""
+    """On show, in the look of now; cursors do not blink."""
+    QApplication.setCursorFlashTime(0)
     made = Widgets()
     qtbot.addWidget(made.window)
     made.window.resize(1300, 900)
@@ -69,7 +71,7 @@ def filled_window(qtbot: QtBot) -> Widgets:
     for pane in ("general", "appearance", "models", "drafting", "advanced"):
         made.settings.show_pane(pane)
     made.window.show_page("chat")
-    made.window.body.setFocus()  # a cursor blinks
+    made.window.body.setFocus()
     wait_for_rest(made, qtbot)
     return made
 
