@@ -7,7 +7,7 @@ the same experts. The threadgroups of a pair look up the pairs with the same exp
 each M of them computes all M, reading the weights once, and the others end. So the grouping happens
 on the device, without another launch or a wait for the host. M is 4: seldom do more rows of a pass
 select one expert, and each takes registers. A pair's sum has the bits of few_row_matvec, whatever
-other pairs there are.
+other pairs there are. A pair may have no expert, -1: it is 0, and reads no weights.
 
 Cost: the weights of each distinct expert read once for four rows, x once a pair, y written; 2 N K
 flops a pair.
@@ -16,6 +16,7 @@ flops a pair.
 from functools import cache
 
 import mlx.core as mx
+import numpy as np
 
 from metal_kernels import few_row_matvec
 from metal_kernels.few_row_matvec import (
@@ -30,13 +31,13 @@ from metal_kernels.kernel import Launch, Launcher, parameters
 from metal_kernels.weight_formats.contract import WeightFormat
 
 SETUP = """
-const int K = x_shape[1];
 const int N = w_shape[1];
 const int lane = thread_index_in_simdgroup;
 const int simd = threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_threadgroup;
 const int first = simd * R;
 const int leader = threadgroup_position_in_grid.y;
 const int expert = experts[leader];
+const int K = expert < 0 ? 0 : x_shape[1];  // of no expert nothing is read
 int before = 0;  // earlier pairs of this expert
 int taken = 0;
 int pairs[M];    // this pair and those after it, -1 for none
@@ -93,7 +94,8 @@ def expert_union_matvec(
 ) -> mx.array:
     """Multiply rows by the experts selected for them -> [M * top, N].
 
-    x [M, K], or [M * top, K] with a row for each pair of row and expert; experts int32 [M, top].
+    x [M, K], or [M * top, K] with a row for each pair of row and expert; experts int32 [M, top],
+    -1 for none, which gives zeros.
     """
     launch = _make_launch(form, experts.shape, x.shape[0], x.dtype, weights[0].shape[1])
     return launcher.run(launch, (x, experts, *weights))[0]
@@ -116,12 +118,11 @@ def reference(
     x: mx.array, experts: mx.array, weights: tuple[mx.array, ...], form: WeightFormat
 ) -> mx.array:
     """Rows times their selected experts in plain MLX operations, to check the kernel against."""
-    chosen = experts.reshape(-1).tolist()
-    assert isinstance(chosen, list)
+    chosen = [int(expert) for expert in np.array(experts).reshape(-1)]
     share = len(chosen) // x.shape[0]
     rows = [
         few_row_matvec.reference(
-            x[pair // share][None], tuple(part[expert] for part in weights), form
+            x[pair // share][None] * int(expert >= 0), tuple(part[expert] for part in weights), form
         )
         for pair, expert in enumerate(chosen)
     ]

@@ -15,6 +15,9 @@ from mlx_engine.models.layers import Gate, GatedFeedForward, Linear, Norm, make_
 from mlx_engine.models.matrix import Matrix, dequantised_tiles
 from mlx_engine.models.weights import Part
 
+_NO_EXPERT = 2**32 - 1
+"""In place of an expert's number, for kernels that then read no weights."""
+
 SORTED_FROM_ROWS = 32
 """Rows from which on they are sorted by expert, so that a GPU reads every expert once."""
 
@@ -58,6 +61,11 @@ class ExpertLinear:
         """Multiply rows by their experts, uint32 [R, n] -> [R, n, N]; is_sorted: ids ascend."""
         made = self._product(x, expert_indices, is_sorted=is_sorted)
         return made if self.biases is None else made + self.biases[expert_indices].astype(x.dtype)
+
+    def can_skip(self, rows: int) -> bool:
+        """Whether products of so many rows may lack experts, _NO_EXPERT, and are then zeros."""
+        is_plain = self.biases is None  # which no expert has
+        return is_plain and self.few_rows is not None and rows in self.few_rows.counts
 
     def _product(self, x: mx.array, expert_indices: mx.array, *, is_sorted: bool) -> mx.array:
         if self.few_rows is not None and len(x) in self.few_rows.counts:
@@ -227,9 +235,12 @@ class ExpertFeedForward:
         read = rows if router_input is None else router_input.reshape(rows.shape)
         choice = self.router(read, None if tokens is None else tokens.reshape(-1))
         passed = None
-        if self.spec.identities:  # in their places expert 0 runs for a weight of 0
+        if self.spec.identities:  # in their places no expert runs, or one for a weight of 0
             (experts, weights), is_real = choice, choice.experts < self.spec.count
-            choice = RoutedExperts(mx.where(is_real, experts, 0), weights * is_real)
+            can_skip = all(linear.can_skip(len(rows)) for linear in (*self.gate_up, self.down))
+            choice = RoutedExperts(
+                mx.where(is_real, experts, _NO_EXPERT if can_skip else 0), weights * is_real
+            )
             passed = (weights - choice.weights).sum(axis=-1, keepdims=True)
         asked = self._run_sorted_experts if len(rows) >= SORTED_FROM_ROWS else self._run_experts
         read = rows if self.latent_down is None else self.latent_down(rows)

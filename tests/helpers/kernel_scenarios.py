@@ -189,9 +189,10 @@ def experts(launcher: Breaking) -> None:
     launcher.read_once("w", share=4 / 5, loads=16 / 13 * 4 / 5)
     few = expert_union_matvec.expert_union_matvec(x[:1], chosen[:1], weights, FOUR, launcher)
     equal(few, whole[:2], "rows")
-    twice = mx.array([[2, 2]], dtype=mx.int32)
-    both = expert_union_matvec.expert_union_matvec(x[:1], twice, weights, FOUR, launcher)
-    near(both, expert_union_matvec.reference(x[:1], twice, weights, FOUR))
+    for more in ([[2, 2]], [[-1, 2]]):
+        twice = mx.array(more, dtype=mx.int32)
+        both = expert_union_matvec.expert_union_matvec(x[:1], twice, weights, FOUR, launcher)
+        near(both, expert_union_matvec.reference(x[:1], twice, weights, FOUR))
 
 
 def attention(launcher: Breaking) -> None:

@@ -128,13 +128,14 @@ def test_experts(form: WeightFormat, a_pair_each: bool) -> None:
     launcher = kernel_launcher(shuffle=3)
     random = np.random.default_rng(1)
     chosen = np.array([random.permutation(5)[:3] for _ in range(8)]).astype(np.int32)
-    chosen[:2] = [4, 1, 4], [2, 2, 2]  # as rows have them in the places of experts without weights
+    chosen[:3] = [4, 1, 4], [2, 2, 2], [-1, 3, -1]  # also one twice, and none
     experts = mx.array(chosen)
     weights = stored((5, 13, WIDTH), 10, form)
     x = rows_for(form, (24 if a_pair_each else 8, WIDTH), 11)
     whole = expert_union_matvec.expert_union_matvec(x, experts, weights, form, launcher)
     its = [tuple(part[e] for part in weights) for e in chosen.reshape(-1)]
     dense_rows = np.stack([wide(form.dequantise(arrays)) for arrays in its])
+    dense_rows[chosen.reshape(-1) < 0] = 0
     share = 1 if a_pair_each else 3
     truth = np.einsum("pk,pnk->pn", np.repeat(wide(x), share, axis=0), dense_rows)
     plain = expert_union_matvec.reference(x, experts, weights, form)
