@@ -12,22 +12,20 @@ and llama.cpp keep them in float32).
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
 
-from metal_kernels.choice import MOST_ROWS
-from metal_kernels.stock import SCORES_BYTES, AttentionOptions, Position
+from metal_kernels.stock import AttentionOptions, Position
 from mlx_engine.cache.attention import row_positions
 from mlx_engine.cache.compressed import CompressedCache
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.compressed_specs import CompressedAttentionSpec, CompressorSpec
-from mlx_engine.models.indexer import EntryIndexer, score_tiles
+from mlx_engine.models.indexer import EntryIndexer, join_tiles, row_bytes, score_tiles
 from mlx_engine.models.latent_attention import PerHeadMatrices
 from mlx_engine.models.layer_specs import RopeSpec
 from mlx_engine.models.layers import Norm, Projections, ResidualLinear, RotaryEmbedding
@@ -42,12 +40,6 @@ def _rotated_first(size: int, rope: RopeSpec, heads: int = 1) -> list[int]:
     return [start + row for start in range(0, heads * size, size) for row in head]
 
 
-def _stretched(rope: RopeSpec, factor: float) -> RopeSpec:
-    """Rotation whose positions count `factor` tokens each."""
-    factors = rope.factors or (1.0,) * (rope.width // 2)
-    return replace(rope, factors=tuple(own / factor for own in factors))
-
-
 class Compressor:
     """Makes entries of tokens, each a mean weighted by a softmax of gates, normed and rotated."""
 
@@ -58,7 +50,7 @@ class Compressor:
         self._bias = part.vector("position_bias", mx.float32)[:, order]
         weight = part.vector("norm.weight")[order[: spec.size]]
         self._norm = Norm.from_weight(weight, part, eps)
-        self._rotate = RotaryEmbedding(_stretched(spec.rope, spec.ratio), self._stock)
+        self._rotate = RotaryEmbedding(spec.rope.counting(spec.ratio), self._stock)
         self._add = self._stock.compile_elementwise(_sum_in_float32)
 
     @property
@@ -117,7 +109,7 @@ class CompressedAttention:
             part.vector("kv_norm.weight")[mx.array(of_head)], part, eps
         )
         self._rotate = RotaryEmbedding(spec.rope, self._stock)
-        self._rotate_back = RotaryEmbedding(_stretched(spec.rope, -1.0), self._stock)
+        self._rotate_back = RotaryEmbedding(spec.rope.counting(-1), self._stock)
         (grouped,) = part.take_per_head("o_a_proj", spec.groups, (spec.out_rank,))
         self._group_products = PerHeadMatrices(grouped, stock=self._stock)
         self.out_proj = ResidualLinear.read(part, "o_proj")
@@ -239,9 +231,8 @@ class CompressedAttention:
         spec, rows = self._spec, queries.shape[2]
         most = entries.shape[2] if selected is None else selected.shape[1]
         by_row, columns = queries.transpose(2, 0, 1, 3), 1 + spec.window + most
-        a_row = columns * (3 * spec.size + 4 * spec.heads) * queries.dtype.size
-        if self._kernels.exact and rows <= MOST_ROWS:
-            a_row = SCORES_BYTES  # each row by itself, as MLX rounds several rows differently
+        nbytes = columns * (3 * spec.size + 4 * spec.heads) * queries.dtype.size
+        a_row = row_bytes(self._kernels, rows, nbytes)
         made = []
         for part in score_tiles(slice(0, rows), a_row):
             own, count = None if selected is None else selected[part], most
@@ -251,8 +242,7 @@ class CompressedAttention:
             keys, mask = self._gather_seen(cache, entries[:, 0, :count], seen.rows(part), own)
             options = AttentionOptions(spec.size**-0.5, mask.astype(queries.dtype))
             made.append(self._stock.attention(by_row[part], keys, keys, options))
-        attended = made[0] if len(made) == 1 else mx.concatenate(made)
-        return attended.transpose(1, 2, 0, 3)
+        return join_tiles(made).transpose(1, 2, 0, 3)
 
     def _gather_seen(
         self,

@@ -9,15 +9,14 @@ selection depends on its scores alone: of equal ones, which are common because n
 count 0, the latest tokens are taken, whatever rows lie beside it.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
 
-from metal_kernels.choice import MOST_ROWS
+from metal_kernels.choice import MOST_ROWS, Kernels
 from metal_kernels.stock import SCORES_BYTES, ElementwiseFunction, Position, StockOperations
 from mlx_engine.cache.attention import AttentionCache, row_positions
 from mlx_engine.models.layer_specs import BlockIndexSpec, GroupIndexSpec, IndexerSpec, RopeSpec
@@ -69,18 +68,17 @@ class EntryIndexer:
         weights, columns = self._weights(x).reshape(rows, -1, 1), keys.squeeze((0, 1)).T
         weigh, made = stock.compile_elementwise(_weighted_head_scores), list[mx.array]()
         for few in score_tiles(slice(0, rows), 4 * length * _KEY_BYTES):
-            each = [
+            scores = join_tiles(
                 weigh(queries[part] @ columns, weights[part]).sum(axis=1)
                 for part in score_tiles(few, 2 * spec.heads * length * _SCORE_BYTES)
-            ]
-            scores = mx.concatenate(each) if len(each) > 1 else each[0]
+            )
             places = stock.consecutive_indices((1, length))
             if rows > 1 or isinstance(position, mx.array):
                 ends = row_positions(position, range(few.start + 1, few.stop + 1))[:, None]
                 seen = places < (ends if self._ratio == 1 else ends // self._ratio)
                 scores = mx.where(seen, scores, -mx.inf)
             made.append(_top_k_indices(scores, spec.most, stock))
-        return mx.concatenate(made) if len(made) > 1 else made[0]
+        return join_tiles(made)
 
 
 class Indexer(EntryIndexer):
@@ -174,9 +172,7 @@ class BlockIndexer:
         self._rotate = self._rotate_blocks = None
         if rope is not None:
             self._rotate = RotaryEmbedding(rope, self._stock)
-            factors = rope.factors or (1.0,) * (rope.width // 2)
-            by_block = replace(rope, factors=tuple(factor / spec.block for factor in factors))
-            self._rotate_blocks = RotaryEmbedding(by_block, self._stock)
+            self._rotate_blocks = RotaryEmbedding(rope.counting(spec.block), self._stock)
 
     def project_queries_keys(self, x: mx.array) -> list[mx.array]:
         """Hidden states [1, T, H] -> queries [1, T, heads * size] and raw keys [1, T, size]."""
@@ -205,21 +201,18 @@ class BlockIndexer:
         queries = queries.squeeze(0).swapaxes(0, 1).astype(mx.float32)
         made = _block_summaries(cache, spec.block, blocks, self._block_keys)
         columns = made.squeeze((0, 1)).T
-        a_row = 2 * spec.heads * blocks * _SCORE_BYTES
-        if self._kernels.exact and rows <= MOST_ROWS:  # MLX may round several rows differently
-            a_row = SCORES_BYTES
+        a_row = row_bytes(self._kernels, rows, 2 * spec.heads * blocks * _SCORE_BYTES)
         seen = _visible_token_counts(position, rows)
         complete, places = seen // spec.block, self._stock.consecutive_indices((1, blocks))
         chosen = []
         for few in score_tiles(slice(0, rows), 4 * blocks * _KEY_BYTES):
-            each = [
+            scores = join_tiles(
                 mx.maximum(queries[part] @ columns, 0).sum(axis=1)
                 for part in score_tiles(few, a_row)
-            ]
-            scores = mx.concatenate(each) if len(each) > 1 else each[0]
+            )
             scores = mx.where(places < complete[few], scores, -mx.inf)
             chosen.append(_top_k_indices(scores, spec.most, self._stock))
-        found = mx.concatenate(chosen)
+        found = join_tiles(chosen)
         return _tokens_of_blocks(found, spec.block, keys.shape[2], position, self._stock)
 
     def _block_keys(self, rows: mx.array, first: int) -> mx.array:
@@ -300,12 +293,11 @@ class GroupIndexer:
         queries = self._query_norm(queries.reshape(1, rows, heads, spec.size))
         queries = self._turn(queries, position).squeeze(0).swapaxes(0, 1)
         columns, seen = keys.squeeze((0, 1)).T, _visible_token_counts(position, rows)
-        a_row = 2 * heads * length * _SCORE_BYTES
-        if self._kernels.exact and rows <= MOST_ROWS:  # MLX may round several rows differently
-            a_row = SCORES_BYTES
-        tiles = score_tiles(slice(0, rows), a_row)
-        each = [self._block_scores(queries[part] @ columns, seen[part]) for part in tiles]
-        scores = mx.concatenate(each) if len(each) > 1 else each[0]
+        a_row = row_bytes(self._kernels, rows, 2 * heads * length * _SCORE_BYTES)
+        scores = join_tiles(
+            self._block_scores(queries[part] @ columns, seen[part])
+            for part in score_tiles(slice(0, rows), a_row)
+        )
         prefer = self._stock.compile_elementwise(_prefer_own_blocks(spec.block, spec.local))
         numbers = self._stock.consecutive_indices((1, 1, blocks))
         scores = prefer(scores, numbers, seen[..., None]).reshape(rows * heads, blocks)
@@ -355,6 +347,20 @@ def score_tiles(rows: slice, bytes_per_row: int) -> list[slice]:
     count = max(1, SCORES_BYTES // bytes_per_row)
     starts = range(rows.start, rows.stop, count)
     return [slice(start, min(start + count, rows.stop)) for start in starts]
+
+
+def row_bytes(kernels: Kernels, rows: int, nbytes: int) -> int:
+    """Bytes per row for `score_tiles`; with exact numerics so many that few rows go one by one.
+
+    MLX may round several rows differently.
+    """
+    return SCORES_BYTES if kernels.exact and rows <= MOST_ROWS else nbytes
+
+
+def join_tiles(parts: Iterable[mx.array]) -> mx.array:
+    """Join what was made of slices of rows along the first axis, without a launch for one slice."""
+    made = list(parts)
+    return made[0] if len(made) == 1 else mx.concatenate(made)
 
 
 def _visible_token_counts(position: Position, rows: int) -> mx.array:

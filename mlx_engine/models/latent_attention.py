@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.choice import MOST_ROWS, KernelWork
+from metal_kernels.choice import KernelWork
 from metal_kernels.few_query_attention import (
     KeyBlocks,
     KeyBlockSpan,
@@ -30,7 +30,6 @@ from metal_kernels.few_query_attention import (
 from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import KeyValueFormat, cache_format_name, named_cache_format
 from metal_kernels.stock import (
-    SCORES_BYTES,
     AttentionOptions,
     Position,
     StockOperations,
@@ -42,7 +41,14 @@ from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.models import layer_specs
 from mlx_engine.models.attention import KernelByCacheBits, Masks, apply_gate
-from mlx_engine.models.indexer import Indexer, PooledIndexer, Selection, score_tiles
+from mlx_engine.models.indexer import (
+    Indexer,
+    PooledIndexer,
+    Selection,
+    join_tiles,
+    row_bytes,
+    score_tiles,
+)
 from mlx_engine.models.layers import Linear, Norm, Projections, ResidualLinear, RotaryEmbedding
 from mlx_engine.models.matrix import Matrix, dequantised
 from mlx_engine.models.weights import Part
@@ -298,9 +304,8 @@ class LatentAttention:
                 place, launcher = self._selected_keys(selection, row, bits), served.launcher
                 made.append(self._run_kernel(queries, turned, stored, bits, place, launcher))
         else:
-            a_row = count * (spec.kv_rank + spec.key_width + 4 * spec.heads) * rotated.dtype.size
-            if self._kernels.exact and rows <= MOST_ROWS:  # MLX may round several rows differently
-                a_row = SCORES_BYTES
+            nbytes = count * (spec.kv_rank + spec.key_width + 4 * spec.heads) * rotated.dtype.size
+            a_row = row_bytes(self._kernels, rows, nbytes)
             for part in score_tiles(slice(0, rows), a_row):
                 gathered = cache.gather_rows(selection.tokens[part])
                 latents, keys = cache.keys_and_values_of(gathered)
@@ -317,8 +322,7 @@ class LatentAttention:
                 options = AttentionOptions(spec.scale, added)
                 attended = self._stock.attention(queries, latents, latents, options)
                 made.append(attended.swapaxes(1, 2))
-        whole = made[0] if len(made) == 1 else mx.concatenate(made)
-        return self._row_by_row(self._unpack_values, whole.transpose(2, 1, 0, 3))
+        return self._row_by_row(self._unpack_values, join_tiles(made).transpose(2, 1, 0, 3))
 
     def _selected_keys(
         self, selection: Selection, row: int, bits: CacheBits

@@ -4,7 +4,7 @@ A spec's `tensors` is the only place where the shapes of its weights are written
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from mlx_engine.values.errors import Reason
@@ -108,6 +108,11 @@ class RopeSpec:
     long_factors: tuple[float, ...] | None = None
     long_rope_after: int = 0
     axes: tuple[int, ...] = ()
+
+    def counting(self, tokens: float) -> "RopeSpec":
+        """Rotation by positions that count `tokens` tokens each; -1 rotates back."""
+        factors = self.factors or (1.0,) * (self.width // 2)
+        return replace(self, factors=tuple(factor / tokens for factor in factors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,6 +435,10 @@ class FeedForwardSpec:
             made |= {f"{part}_proj.bias": (count,) for part, count in rows.items()}
         return made
 
+    def with_gate_limit(self, limit: float) -> "FeedForwardSpec":
+        """Limit the gate's inputs and what they multiply (`limits_gate`); 0: no limit."""
+        return replace(self, limit=limit, limits_gate=True)
+
 
 @dataclass(frozen=True, slots=True)
 class ExpertsSpec:
@@ -486,6 +495,11 @@ class ExpertsSpec:
         is_plain = not self.choice_bias and not self.table_rows
         is_plain = is_plain and self.groups == self.kept_groups
         return self.score == "softmax" and self.normalise and is_plain and not self.least_sum
+
+    def with_gate_limit(self, limit: float) -> "ExpertsSpec":
+        """Limit the gates of routed and shared experts, as FeedForwardSpec.with_gate_limit."""
+        shared = self.shared and self.shared.with_gate_limit(limit)
+        return replace(self, feed=self.feed.with_gate_limit(limit), shared=shared)
 
     def tensors(self, hidden: int) -> Shapes:
         """Names and shapes of the weights of a mixture of experts; expert matrices are stacked."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from mlx_engine.models.family import TensorParts
-from mlx_engine.models.model_spec import ModelSpec
+from mlx_engine.models.model_spec import CONNECTIONS, ModelSpec
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.words import Words
 
@@ -118,6 +118,23 @@ MTP_NAMES = HeadNames(
     numbered=False,
 )
 """Names in an MTP head as Qwen3-Next publishes it, and others after it."""
+
+CONNECTION_PARTS = {"fn": "mix.weight", "base": "base", "scale": "scale"}
+"""Names of a hyper-connection's tensors in published files -> canonical names."""
+
+CONNECTION_NORMS = ("input_layernorm", "post_attention_layernorm")
+"""Names in published files of the norms behind a block's hyper-connections."""
+
+CONNECTION_NAMES = {
+    name: f"{connection}.{canonical}"
+    for connection, site in zip(CONNECTIONS, ("attn", "ffn"), strict=True)
+    for part, canonical in CONNECTION_PARTS.items()
+    for name in (f"hc_{site}_{part}", f"{site}_hc.{part}")
+} | {
+    norm: f"{connection}.norm"
+    for connection, norm in zip(CONNECTIONS, CONNECTION_NORMS, strict=True)
+}
+"""Names of a block's hyper-connections in DeepSeek's files and transformers' -> canonical names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from mlx_engine.models.family import ModelSizes, TensorParts
 from mlx_engine.models.layer_specs import EXPERT_TABLE, ExpertScore, ExpertsSpec, RopeSpec
 from mlx_engine.models.model_spec import (
     CONNECTIONS,
+    MOST_STREAMS,
     BlockSpec,
     ModelSpec,
     MtpHeadsSpec,
@@ -43,13 +44,10 @@ from mlx_engine.models.model_spec import (
 )
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.rope import apply_rope_scaling
-from mlx_engine.models.tensor_names import HeadNames
+from mlx_engine.models.tensor_names import CONNECTION_NAMES, CONNECTION_PARTS, HeadNames
 from mlx_engine.values.words import Words
 
 T = TypeVar("T")
-_MOST_STREAMS = 8
-"""All are inputs of one launch, as their weights are."""
-
 _KINDS = ("sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention")
 _BY_RATIO = {0: _KINDS[0], 4: _KINDS[1], 128: _KINDS[2]}
 _WITHIN_ATTENTION = {
@@ -66,11 +64,8 @@ _WITHIN_ATTENTION = {
     "compressor.indexer.q_b_proj": "indexer.wq_b",
     "compressor.indexer.scorer.weights_proj": "indexer.weights_proj",
     **{
-        f"{theirs}.{old}": f"{ours}.{new}"
-        for theirs, ours in (
-            ("compressor", "compressor"),
-            ("indexer.compressor", "indexer.compressor"),
-        )
+        f"{compressor}.{old}": f"{compressor}.{new}"
+        for compressor in ("compressor", "indexer.compressor")
         for old, new in (("wkv", "kv_proj"), ("wgate", "gate_proj"), ("ape", "position_bias"))
     },
     **{
@@ -91,7 +86,6 @@ _WITHIN_FEED = {
         for old, new in (("w1", "gate"), ("w2", "down"), ("w3", "up"))
     },
 }
-_PARTS = {"fn": "mix.weight", "base": "base", "scale": "scale"}
 _BLOCK = {
     **{
         f"{theirs}.{old}": f"self_attn.{new}"
@@ -105,24 +99,15 @@ _BLOCK = {
     },
     "attn": "self_attn",
     "ffn": "mlp",
-    **{
-        name: f"{of}.{part}"
-        for theirs, of, norms in (
-            ("attn", CONNECTIONS[0], ("attn_norm", "input_layernorm")),
-            ("ffn", CONNECTIONS[1], ("ffn_norm", "post_attention_layernorm")),
-        )
-        for name, part in (
-            *((norm, "norm") for norm in norms),
-            *((f"hc_{theirs}_{a}", b) for a, b in _PARTS.items()),
-            *((f"{theirs}_hc.{a}", b) for a, b in _PARTS.items()),
-        )
-    },
+    **CONNECTION_NAMES,
+    "attn_norm": f"{CONNECTIONS[0]}.norm",
+    "ffn_norm": f"{CONNECTIONS[1]}.norm",
 }
 _END = {
     "norm": "hyper_connection_mixer.norm",
     **{
         name.format(part): f"hyper_connection_mixer.{ours}"
-        for part, ours in _PARTS.items()
+        for part, ours in CONNECTION_PARTS.items()
         for name in ("hc_head_{}", "hc_head.hc_{}", "hc_head.{}", "hc_head_{}.weight")
     },
 }
@@ -187,7 +172,7 @@ class DeepseekV4(NativeFamily):
 def window_block(fields: ConfigFields) -> BlockSpec:
     """Read the block of MTP heads and of DSpark's stages: the window alone, and routed experts."""
     streams = WholeStreamsSpec(
-        fields.count("hc_mult", 4, minimum=2, maximum=_MOST_STREAMS),
+        fields.count("hc_mult", 4, minimum=2, maximum=MOST_STREAMS),
         2.0,
         fields.number("hc_eps", 1e-6),
         exchange_steps=fields.count("hc_sinkhorn_iters", 20, maximum=1000),
@@ -272,12 +257,7 @@ def _experts(fields: ConfigFields) -> ExpertsSpec:
     """Routed experts, with a bias for their selection."""
     fields = fields.with_defaults(routed_scaling_factor=1.5, n_shared_experts=1)
     experts = routed_experts(fields.with_values(norm_topk_prob=True))
-    limit = fields.non_negative_number("swiglu_limit")
-    feed, shared = (
-        None if part is None else replace(part, limit=limit, limits_gate=True)
-        for part in (experts.feed, experts.shared)
-    )
-    assert feed is not None
+    experts = experts.with_gate_limit(fields.non_negative_number("swiglu_limit"))
     scores: dict[str, ExpertScore] = {
         "sqrtsoftplus": "sqrtsoftplus",
         "sigmoid": "sigmoid",
@@ -286,4 +266,4 @@ def _experts(fields: ConfigFields) -> ExpertsSpec:
     named = fields.string("scoring_func", "sqrtsoftplus")
     if named not in scores:
         raise fields.bad_field("scoring_func", named, ", ".join(scores))
-    return replace(experts, feed=feed, shared=shared, score=scores[named])
+    return replace(experts, score=scores[named])

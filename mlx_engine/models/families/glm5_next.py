@@ -25,7 +25,6 @@ from mlx_engine.models.families.deepseek_v3 import (
 from mlx_engine.models.families.llama import plain_model
 from mlx_engine.models.layer_specs import ExpertsSpec, FeedForwardSpec, LatentAttentionSpec
 from mlx_engine.models.model_spec import (
-    CONNECTIONS,
     MOST_STREAMS,
     BlockSpec,
     ModelSpec,
@@ -34,11 +33,9 @@ from mlx_engine.models.model_spec import (
 )
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.recurrent_specs import KimiDeltaSpec
-from mlx_engine.models.tensor_names import NEXTN_NAMES
+from mlx_engine.models.tensor_names import CONNECTION_NAMES, CONNECTION_NORMS, NEXTN_NAMES
 from mlx_engine.models.tensor_recipes import Recipes, Rows, fused_recipes
 
-_PARTS = {"fn": "mix.weight", "base": "base", "scale": "scale"}
-_NORMS = ("input_layernorm", "post_attention_layernorm")
 _SPARSE = ("full_attention", "indexed_attention", "deepseek_sparse_attention")
 
 
@@ -46,19 +43,13 @@ class Glm5Next(NativeFamily):
     """GLM-5.3-Flash (`glm5_next`), a hybrid with hyper-connections and pooled index keys."""
 
     renames: ClassVar = {
-        **{
-            name: f"{of}.{b}"
-            for of, site in zip(CONNECTIONS, ("attn", "ffn"), strict=True)
-            for a, b in _PARTS.items()
-            for name in (f"hc_{site}_{a}", f"{site}_hc.{a}")
-        },
-        **{old: f"{of}.norm" for old, of in zip(_NORMS, CONNECTIONS, strict=True)},
+        **CONNECTION_NAMES,
         "norm": "hyper_connection_mixer.norm",
         "self_attn.indexer.index_kpool_compress_gate": "self_attn.indexer.pool_gate.weight",
         "self_attn.indexer.index_kpool_compress_ape": "self_attn.indexer.pool_places",
     }
     head_names = replace(
-        NEXTN_NAMES, renames={**NEXTN_NAMES.renames, **{name: name for name in _NORMS}}
+        NEXTN_NAMES, renames={**NEXTN_NAMES.renames, **{name: name for name in CONNECTION_NORMS}}
     )
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
@@ -68,7 +59,7 @@ class Glm5Next(NativeFamily):
         indexer = indexer_spec(fields, plain.rope)
         indexer = replace(indexer, most=indexer.most // pool, pool=pool)
         limit = fields.non_negative_number("swiglu_limit")
-        *feeds, head = (_with_limit(feed, limit) for feed in feed_forwards(fields))
+        *feeds, head = (feed.with_gate_limit(limit) for feed in feed_forwards(fields))
         streams = WholeStreamsSpec(
             fields.count("hc_mult", 4, minimum=2, maximum=MOST_STREAMS),
             magnitude=2.0,
@@ -146,11 +137,3 @@ def _with_published_names(fields: ConfigFields) -> ConfigFields:
         safe_gate=bound not in fields,
         gate_lower_bound=fields.negative_number(bound, -5.0) if fields.has(bound) else None,
     )
-
-
-def _with_limit(feed: FeedForwardSpec | ExpertsSpec, limit: float) -> FeedForwardSpec | ExpertsSpec:
-    """Limit SwiGLU in a dense feed-forward, or in routed and shared experts."""
-    if isinstance(feed, FeedForwardSpec):
-        return replace(feed, limit=limit, limits_gate=True)
-    shared = feed.shared and replace(feed.shared, limit=limit, limits_gate=True)
-    return replace(feed, feed=replace(feed.feed, limit=limit, limits_gate=True), shared=shared)

@@ -26,7 +26,7 @@ from mlx_engine.models.families.deepseek_v3 import (
     latent_attention,
 )
 from mlx_engine.models.families.llama import plain_model
-from mlx_engine.models.layer_specs import ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.layer_specs import ExpertsSpec
 from mlx_engine.models.model_spec import (
     CONNECTIONS,
     MOST_STREAMS,
@@ -36,15 +36,18 @@ from mlx_engine.models.model_spec import (
     WholeStreamsSpec,
 )
 from mlx_engine.models.native_family import NativeFamily
-from mlx_engine.models.tensor_names import HeadNames
+from mlx_engine.models.tensor_names import (
+    CONNECTION_NAMES,
+    CONNECTION_NORMS,
+    CONNECTION_PARTS,
+    HeadNames,
+)
 
 _MIXER, _FEED = CONNECTIONS
 _WITHIN = {
     "self_attn.linear_gate": "self_attn.g_proj",
     "self_attn.learnable_sink_param": "self_attn.sinks",
 }
-_NORMS = ("input_layernorm", "post_attention_layernorm")
-_PARTS = {"fn": "mix.weight", "base": "base", "scale": "scale"}
 
 
 class HyV4(NativeFamily):
@@ -52,14 +55,14 @@ class HyV4(NativeFamily):
 
     renames: ClassVar = {
         **_WITHIN,
-        **{f"hc_attn_layer.hc_pre.hc_{a}": f"{_MIXER}.{b}" for a, b in _PARTS.items()},
-        **{f"hc_mlp_layer.hc_pre.hc_{a}": f"{_FEED}.{b}" for a, b in _PARTS.items()},
+        **CONNECTION_NAMES,
+        **{f"hc_attn_layer.hc_pre.hc_{a}": f"{_MIXER}.{b}" for a, b in CONNECTION_PARTS.items()},
+        **{f"hc_mlp_layer.hc_pre.hc_{a}": f"{_FEED}.{b}" for a, b in CONNECTION_PARTS.items()},
         **{
             f"hc_head.hc_head_{a}{end}": f"hyper_connection_mixer.{b}"
-            for a, b in _PARTS.items()
+            for a, b in CONNECTION_PARTS.items()
             for end in ("", ".weight")  # in GGUF files
         },
-        **{old: f"{of}.norm" for old, of in zip(_NORMS, CONNECTIONS, strict=True)},
         "norm": "hyper_connection_mixer.norm",
     }
     head_names = HeadNames(
@@ -67,8 +70,8 @@ class HyV4(NativeFamily):
             "eh_proj": "join",
             "final_layernorm": "norm",
             "norm": "norm",
-            **{name: name for name in _NORMS},
-            **{f"decoder.{name}": name for name in (*_NORMS, "self_attn", "mlp")},
+            **{name: name for name in CONNECTION_NORMS},
+            **{f"decoder.{name}": name for name in (*CONNECTION_NORMS, "self_attn", "mlp")},
             **{f"decoder.{old}": new for old, new in _WITHIN.items()},
             "decoder.mlp.shared_experts": "mlp.shared_expert",
         }
@@ -83,7 +86,12 @@ class HyV4(NativeFamily):
             rotates_end=True,
         )
         limit = fields.non_negative_number("swiglu_limit")
-        *feeds, head = (_with_limit(feed, limit) for feed in feed_forwards(fields))
+        *feeds, head = (
+            replace(feed, feed=feed.feed.with_gate_limit(limit))
+            if isinstance(feed, ExpertsSpec)
+            else feed
+            for feed in feed_forwards(fields)
+        )
         streams = WholeStreamsSpec(
             fields.count("hc_mult", 4, minimum=2, maximum=MOST_STREAMS),
             fields.number("hc_magnitude", 2.0),
@@ -96,10 +104,3 @@ class HyV4(NativeFamily):
         ]
         heads = MtpHeadsSpec((BlockSpec(replace(plain, indexer=indexer), head),))
         return replace(plain_model(fields, blocks), heads=heads)
-
-
-def _with_limit(feed: FeedForwardSpec | ExpertsSpec, limit: float) -> FeedForwardSpec | ExpertsSpec:
-    """Limit the SwiGLU of routed experts."""
-    if not isinstance(feed, ExpertsSpec):
-        return feed
-    return replace(feed, feed=replace(feed.feed, limit=limit, limits_gate=True))
