@@ -5006,6 +5006,10 @@ Für Details klicken.</translation>
         <translation>Grenzen einer Rundung, die hier nicht stattfindet</translation>
     </message>
     <message>
+        <source>a draft model, offered by this folder&apos;s name</source>
+        <translation>ein Entwurfsmodell, angeboten unter dem Namen dieses Ordners</translation>
+    </message>
+    <message>
         <source>more drafting heads than are run</source>
         <translation>mehr Entwurfsköpfe, als laufen</translation>
     </message>

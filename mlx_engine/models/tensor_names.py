@@ -7,7 +7,7 @@ behind the trunk's last one.
 """
 
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -269,7 +269,7 @@ def tensor_group(name: str) -> str:
     return next((words for part, words in _GROUPS if f".{part}." in name), "other")
 
 
-def why_tensor_skipped(name: str, skipped: Iterable[str] = ()) -> str:
+def why_tensor_skipped(name: str, skipped: Collection[str] = ()) -> str:
     """Explain to the user why loading leaves a tensor out; skipped: all names left out."""
     if (why := why_unneeded(name)) is not None:
         return why
@@ -281,6 +281,8 @@ def why_tensor_skipped(name: str, skipped: Iterable[str] = ()) -> str:
         return Words("keys of layers that read those of earlier ones")
     if is_clipping_limit(name):
         return Words("limits of rounding that is not done")
+    if "mtp.0.main_proj.weight" in skipped:  # DeepSeek-V4-Flash-0731
+        return Words("a draft model, offered by this folder's name")
     return Words("more drafting heads than are run")
 
 

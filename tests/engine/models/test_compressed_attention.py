@@ -27,8 +27,10 @@ from mlx_engine.loading.draft_model import build_drafter, read_drafter
 from mlx_engine.loading.folder import model_files_at
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.models.drafters.deepseek4_dspark import dspark_name
+from mlx_engine.models.families.deepseek_v4 import DeepseekV4
 from mlx_engine.models.registry import family_for
-from mlx_engine.values.options import DraftOptions, LoadOptions
+from mlx_engine.models.tensor_names import rename_tensor
+from mlx_engine.values.options import CacheOptions, DraftOptions, LoadOptions
 
 YARN = {
     "rope_type": "yarn",
@@ -222,6 +224,7 @@ def test_blocks_of_the_stages_are_those_of_pytorch(sparks, name):
     tiny = sparks(name)
     engine = mlx_engine.load(tiny.folder)
     assert engine.description.draft_models == (str(tiny.folder),)
+    assert "a draft model" in str(engine.description.groups[-1].why_not)
     found = drafted_block(tiny, engine.parts.model)
     assert relative(found.logits, tiny.logits) < 1e-4
     assert found.drafted == tiny.drafted
@@ -243,6 +246,30 @@ def test_words_with_the_stages_are_those_without(sparks, temperature):
         assert [answer.tokens for answer in answers] == truth
         assert all(answer.stats.drafted for answer in answers)
     engine.close()
+
+
+@pytest.mark.parametrize(
+    ("names", "ours"),
+    [
+        (("layers.1.attn.compressor.ape", "layers.1.self_attn.compressor.position_bias"),
+         "layers.1.self_attn.compressor.position_bias"),
+        (("layers.1.attn.indexer.compressor.wgate.weight",
+          "layers.1.self_attn.compressor.indexer.gate_proj.weight"),
+         "layers.1.self_attn.indexer.compressor.gate_proj.weight"),
+        (("layers.1.attn.indexer.weights_proj.weight",
+          "layers.1.self_attn.compressor.indexer.scorer.weights_proj.weight"),
+         "layers.1.self_attn.indexer.weights_proj.weight"),
+        (("layers.1.hc_ffn_fn", "layers.1.ffn_hc.fn"),
+         "layers.1.mlp_hyper_connection.mix.weight"),
+        (("hc_head_scale", "hc_head.hc_scale", "hc_head.scale"), "hyper_connection_mixer.scale"),
+        (("layers.1.attn_norm.weight", "layers.1.input_layernorm.weight"),
+         "layers.1.attn_hyper_connection.norm.weight"),
+        (("embed.weight", "embed_tokens.weight"), "embed_tokens.weight"),
+    ],
+)  # fmt: skip
+def test_names_of_other_conversions(names, ours):
+    """DeepSeek's first, then those of transformers and mlx-vlm."""
+    assert {rename_tensor(name, DeepseekV4.renames) for name in names} == {ours}
 
 
 @pytest.mark.parametrize(
@@ -412,7 +439,9 @@ def test_impossible_configs_are_refused_by_name(changes, named):
         family_for("deepseek_v4", SIZES | changes, "tiny").compute_sizes()
 
 
-def test_chat_memory_stays_in_16_bits():
+def test_chat_memory_stays_in_16_bits(opened):
+    with pytest.raises(mlx_engine.EngineError, match="one entry for several tokens"):
+        opened(USUAL).engine.generate("abc", cache=CacheOptions(bits=8, head_bits=8))
     assert family_for("deepseek_v4", SIZES, "tiny").compute_sizes().packed_cache.code == (
         "cache-compressed"
     )
