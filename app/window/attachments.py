@@ -149,7 +149,7 @@ class PictureRows(QWidget):
         return super().eventFilter(watched, event)
 
 
-MOST = 20
+MOST, MOST_TOLD = 20, 3
 MOST_ROWS = 3.4
 """Rows of pictures in view: the last is cut, to show that more follow."""
 MOST_PICTURES = 50
@@ -252,7 +252,7 @@ class AttachmentRow(QWidget):
                 self._show_pdf(outcome)
             else:
                 self._add(AttachmentChip(outcome))
-        self._refresh("\n".join(list(dict.fromkeys(problems))[:3]))
+        self._refresh(_told(list(dict.fromkeys(problems))))
 
     def tell(self, words: str) -> None:
         """Show a problem until there is another."""
@@ -380,6 +380,13 @@ BLIND = Words("{words} Leave the pictures out, or use a model that sees them.")
 def why_blind(model: ModelDescription | None) -> str:
     """Say why a model sees no pictures and what to do, "" if it does or there is none."""
     return tr(BLIND, words=model.vision.words) if model and model.vision else ""
+
+
+def _told(problems: Sequence[str]) -> str:
+    """Join problems; of many the first MOST_TOLD, and how many more there are."""
+    left = len(problems) - MOST_TOLD
+    more = [tr("{n:,} more files were refused.", "1 more file was refused.", left)]
+    return "\n".join([*problems[:MOST_TOLD], *(more if left > 0 else ())])
 
 
 def why_too_long(

@@ -1582,6 +1582,14 @@
         <source>A message takes {most} pictures at most.</source>
         <translation>Eine Nachricht nimmt höchstens {most} Bilder auf.</translation>
     </message>
+    <message numerus="yes">
+        <source>{n:,} more files were refused.</source>
+        <comment>1 more file was refused.</comment>
+        <translation>
+            <numerusform>1 weitere Datei wurde abgelehnt.</numerusform>
+            <numerusform>{n:,} weitere Dateien wurden abgelehnt.</numerusform>
+        </translation>
+    </message>
     <message>
         <source>{name}: a message takes {most} attachments at most.</source>
         <translation>{name}: Eine Nachricht nimmt höchstens {most} Anhänge auf.</translation>

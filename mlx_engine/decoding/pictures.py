@@ -209,6 +209,8 @@ class PromptPictures:
             if placed.start >= end or placed.end <= start or number in self._encoded:
                 continue
             is_kept, to_come = self._encoder.keeps(placed.picture), self._count_unencoded(start)
+            if not is_kept:
+                yield EncodingProgress(self._done, self._done + to_come)
             for step in self._encoder.encode(placed.picture):
                 if step.embeddings is not None:
                     self._encoded[number] = step.embeddings

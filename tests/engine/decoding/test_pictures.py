@@ -257,16 +257,17 @@ def test_stopped_while_encoding(engine: Engine) -> None:
     session, encoder = engine.session(generation=LONG), engine.parts.pictures
     before, layers = encoder.encoded, encoder.require_tower().steps
     events = session.send("Hello", images=[FIRST, SECOND])
-    for step in range(2 + layers):
+    assert next(events) == PromptProgress(0, 54)
+    for step in (*range(1 + layers), layers, 1 + layers):
         assert isinstance(told := next(events), PromptProgress)
-        assert told.encoded == pytest.approx(step / layers)
+        assert (told.pictures, told.encoded) == (2, pytest.approx(step / layers))
     session.stop()
     assert isinstance(last := list(events)[-1], GenerationFinished)
     assert last.reason == "stopped"
     assert encoder.encoded == before + 1
     told = listen(session, session.continue_answer()).progress
     assert [step.encoded for step in told if step.pictures] == [
-        pytest.approx(1 + step / layers) for step in range(1, 1 + layers)
+        pytest.approx(1 + step / layers) for step in range(1 + layers)
     ]
     assert {step.pictures for step in told} == {0, 2}
 

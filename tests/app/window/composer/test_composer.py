@@ -424,6 +424,9 @@ def test_there_is_an_end_to_attachments(composer):
     composer.row.attach([AttachedText(f"{n}.txt", "x") for n in range(MOST + 5)])
     assert len(composer.attachments()) == MOST
     assert any(f"{MOST} attachments at most" in text for text in words_on(composer))
+    for count, last in ((3, "2.png is empty."), (5, "2 more files were refused.")):
+        composer.row.attach([Refused(Words(f"{n}.png is empty.")) for n in range(count)])
+        assert any(text.endswith(last) for text in words_on(composer))
 
 
 def test_drops_are_left_to_the_window(composer, box):
