@@ -76,6 +76,7 @@ _TYPES: dict[type[NativeFamily], str] = {
     longcat.LongcatFlashNgram: "longcat_flash_ngram",
     kimi_linear.KimiLinear: "kimi_linear",
     ling.BailingMoe: "bailing_moe",
+    ling.BailingMoeLinear: "bailing_moe_linear",
     ling.BailingHybrid: "bailing_hybrid bailing_moe_v3",
     deepseek_v3.DeepseekV2: "deepseek_v2",
     qwen3.Mimo: "mimo",

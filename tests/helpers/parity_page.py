@@ -22,6 +22,7 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 import tiny_deepseek4
+import tiny_ling
 import tiny_nextn
 import torch
 import transformers as hf
@@ -178,6 +179,13 @@ def of_deepseek4_gguf(kind: str, moves: Moves, folder: Path, seed: int) -> Figur
     return Figures(wanted, trunk, lambda files: all_logits(files, tiny.tokens, heads))
 
 
+def of_ring(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
+    """Of Ring linear 2.0, which mlx-lm alone runs."""
+    del kind, moves
+    tiny = tiny_ling.publish_linear(folder, tiny_ling.RING, seed)
+    return Figures(tiny.logits, folder, lambda files: logits(files, tiny.tokens))
+
+
 def of_gguf(part: Part, architecture: str | None) -> Part:
     """The same models in a GGUF, of another architecture than the usual one if it is given."""
 
@@ -202,6 +210,8 @@ def folder_part(kind: str) -> Part | None:
     """What compares folders of a type, heads aside where it can."""
     if kind in test_text_parts.CASES:
         return of_text_part
+    if kind == "bailing_moe_linear":
+        return of_ring
     if kind not in SAVED_OTHERWISE and written_of(kind) in types(classes=False):
         return renamed(of_text, kind)
     return head_part(kind)
@@ -341,7 +351,7 @@ def row_of(kind: str, count: int) -> str:
     def compared(part: Part | None) -> str:
         if part is None:
             return NOTHING
-        written, once = written_of(kind), part in (of_ling, of_text_part)
+        written, once = written_of(kind), part in (of_ling, of_ring, of_text_part)
         drawn = seeds[:1] if once else seeds
         moves: Callable[[int], Moves] = (lambda _: {}) if once else lambda n: moves_of(written, n)
         return cell([outcome(written, moves(seed), seed, part) for seed in drawn])

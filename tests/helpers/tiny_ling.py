@@ -7,14 +7,15 @@ otherwise or not at all.
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 import numpy as np
 from mlx import nn
 from mlx.utils import tree_flatten, tree_map_with_path
-from mlx_lm.models import bailing_hybrid, bailing_moe_v3
+from mlx_lm.models import bailing_hybrid, bailing_moe_linear, bailing_moe_v3
 from model_edits import Arrays
+from numpy.typing import NDArray
 from tiny_nextn import Published
 from tiny_published import VOCABULARY
 from tiny_tokenizer import make_tiny_tokenizer
@@ -40,6 +41,14 @@ LING_3 = _SIZES | {
     **{"architectures": ["BailingMoeV3ForCausalLM"], "kda_lower_bound": -5.0},
     **{"kda_safe_gate": True, "no_kda_lora": True, "short_conv_kernel_size": 4},
     **{"group_norm_size": 1, "linear_silu": True, "partial_rotary_factor": 0.5},
+}
+
+
+RING = {name: size for name, size in _SIZES.items() if "lora" not in name and "qk_" not in name}
+RING |= {
+    **{"model_type": "bailing_moe_linear", "group_norm_size": 2, "partial_rotary_factor": 0.5},
+    **{"num_key_value_heads": 2, "use_qk_norm": True, "score_function": "sigmoid"},
+    **{"moe_router_enable_expert_bias": True, "num_nextn_predict_layers": 0},
 }
 
 
@@ -110,6 +119,30 @@ def publish(folder: Path, config: dict[str, Any], seed: int = 0) -> Published:
     else:
         _publish_decays(model)
     return _figures(folder, model, head, rng)
+
+
+class Read(NamedTuple):
+    """Tokens and the logits [T, V] that a tiny model has for them."""
+
+    tokens: list[int]
+    logits: NDArray[np.float32]
+
+
+def publish_linear(folder: Path, config: dict[str, Any], seed: int = 0) -> Read:
+    """Write the folder of a tiny Ring linear 2.0, which has no head, as mlx-lm has it."""
+    model: Any = bailing_moe_linear.Model(bailing_moe_linear.ModelArgs.from_dict(config))
+    rng = np.random.default_rng(seed)
+    model.update(tree_map_with_path(_drawer(rng, 2.0), model.parameters()))
+    folder.mkdir(parents=True, exist_ok=True)
+    mx.save_safetensors(str(folder / "model.safetensors"), dict(tree_flatten(model.parameters())))
+    (folder / "config.json").write_text(json.dumps(config))
+    make_tiny_tokenizer(folder, VOCABULARY)
+    first = model.layers[0]
+    if not first.is_global:  # whose decays are those of the second layer there
+        most = len(model.layers) - 1
+        first.attention._slope *= (1 + 1 / most + 1e-5) / (1 + 1e-5)
+    tokens = [int(token) for token in rng.integers(0, VOCABULARY, 41)]
+    return Read(tokens, np.array(model(mx.array([tokens]))[0]))
 
 
 def _drawer(rng: np.random.Generator, sharpness: float) -> Callable[[str, mx.array], mx.array]:

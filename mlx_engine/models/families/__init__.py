@@ -24,6 +24,7 @@ each variant of a config one in the table of tests/engine/models/test_plain_fami
 | Hy4, Hy4-flash | hy_v4 | 1, reused | transformers, PyTorch (head) |
 | LongCat-Flash, -Lite | longcat_flash, longcat_flash_ngram | 1, reused | transformers, mlx-lm |
 | Ling, Ring 1 and 2 | bailing_moe | 1, reused (2) | transformers, as GLM, mlx-lm |
+| Ring, Ling linear 2.0 | bailing_moe_linear | none | mlx-lm |
 | Ling 3.0; 2.5, 2.6 | bailing_hybrid | 1, reused | transformers; mlx-lm |
 | DeepSeek-V2, Youtu | deepseek_v2, youtu | none | transformers |
 | Kimi Linear | kimi_linear | none | transformers, mlx-lm |

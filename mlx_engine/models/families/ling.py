@@ -1,5 +1,6 @@
 """Ling and Ring 1 to 3 of inclusionAI: grouped experts, also beside linear attention.
 
+Linear variants of 2.0 (`bailing_moe_linear`) have lightning attention beside that of 2.0, no head.
 2.5 and 3.0 share the model type `bailing_hybrid`: the last layer of each group, and the layers
 behind the last whole group, use latent attention; the others lightning attention in 2.5 (arXiv
 2510.19338), Kimi Delta Attention in 3.0, whose latent attention has a gate for each head. The MTP
@@ -29,7 +30,7 @@ from mlx_engine.models.families.llama import (
     plain_model,
     rotary_dim_share,
 )
-from mlx_engine.models.layer_specs import ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwardSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.recurrent_specs import KimiDeltaSpec, LightningSpec
@@ -91,6 +92,34 @@ class BailingMoe(NativeFamily):
         """How Ling's tensors are built: fused query/key/value split, experts stacked."""
         listed = list(names)
         return qkv_recipes(listed, self.spec.blocks[0]) | expert_recipes(listed)
+
+
+class BailingMoeLinear(BailingMoe):
+    """Ring and Ling linear 2.0 (`bailing_moe_linear`): lightning attention in most layers.
+
+    The last layer of each group, and those behind the last whole group, use attention as in 2.0.
+    """
+
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
+        plain, bias = super()._read_spec(fields), fields.flag("use_qkv_bias", default=False)
+        linear = (replace(_lightning_spec(fields, n), bias=bias) for n in range(fields.layers()))
+        blocks = (
+            block if is_full else replace(block, mixer=mixer)
+            for block, mixer, is_full in zip(
+                plain.blocks, linear, _full_layers(fields), strict=True
+            )
+        )
+        return replace(plain, blocks=tuple(blocks), heads=None)
+
+    def tensor_recipes(self, names: Iterable[str]) -> Recipes:
+        """How tensors are built: query/key/value split in layers of attention, experts stacked."""
+        listed = list(names)
+        made = expert_recipes(listed)
+        for layer, block in enumerate(self.spec.blocks):
+            if isinstance(block.mixer, AttentionSpec):
+                fused = (name for name in listed if name.startswith(f"layers.{layer}.self_attn."))
+                made |= qkv_recipes(fused, block)
+        return made
 
 
 class BailingHybrid(NativeFamily):

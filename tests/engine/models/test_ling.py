@@ -8,9 +8,10 @@ from functools import cache
 import mlx.core as mx
 import pytest
 import tiny_nextn
+from compared import relative
 from model_edits import drop_tensors
 from session_runs import PICKS, PLAIN
-from tiny_ling import LING_2_5, LING_3, publish
+from tiny_ling import LING_2_5, LING_3, RING, publish, publish_linear
 from tiny_nextn import assert_as_published
 
 import mlx_engine
@@ -73,6 +74,27 @@ def test_logits_and_draft_logits(made, name):
 
 
 TEXTS = ("the fox and the fox", "abc abc abc", "1 2 3 1 2 3")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"layer_group_size": 3, "use_qkv_bias": True, "norm_topk_prob": False, "n_group": 1,
+         "topk_group": 1},
+        {"num_attention_heads": 6, "hidden_size": 96, "group_norm_size": 1, "use_qk_norm": False,
+         "num_shared_experts": 0, "partial_rotary_factor": 0.25},
+    ],
+)  # fmt: skip
+def test_linear_variants_of_2_0(tmp_path, changes):
+    """Ring linear: logits are those of mlx-lm's class, words with drafts those without."""
+    tiny = publish_linear(tmp_path / "m", RING | changes)
+    with mlx_engine.load(tmp_path / "m") as engine:
+        assert relative(engine.logits(tiny.tokens), tiny.logits) < 1e-4
+        asked = {"max_tokens": 10, "sampling": PICKS, "ignore_eos": True}
+        truth = [engine.generate(text, draft=PLAIN, **asked).tokens for text in TEXTS]
+        together = engine.generate_many(TEXTS, draft=DraftOptions(depth=3), **asked)
+        assert [answer.tokens for answer in together] == truth
 
 
 @pytest.mark.parametrize("name", ["2.5", "3.0, within limits"])
