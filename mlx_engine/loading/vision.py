@@ -39,21 +39,16 @@ class _TowerFamily(NamedTuple):
     placeholder: str
 
 
+_QWEN3 = _TowerFamily(
+    "qwen3",
+    ("qwen3_5", "qwen3_5_moe", "qwen3_8", "qwen3_8_moe"),
+    re.compile(r"(?:model\.)?(?:visual|vision_tower)\.(.+)"),
+    "patch_embed.proj.weight",
+    "<|image_pad|>",
+)
 _FAMILIES = (
-    _TowerFamily(
-        "qwen3",
-        ("qwen3_5", "qwen3_5_moe", "qwen3_8", "qwen3_8_moe"),
-        re.compile(r"(?:model\.)?(?:visual|vision_tower)\.(.+)"),
-        "patch_embed.proj.weight",
-        "<|image_pad|>",
-    ),
-    _TowerFamily(
-        "qwen3_vl",
-        ("qwen3_vl", "qwen3_vl_moe"),
-        re.compile(r"(?:model\.)?(?:visual|vision_tower)\.(.+)"),
-        "patch_embed.proj.weight",
-        "<|image_pad|>",
-    ),
+    _QWEN3,
+    _QWEN3._replace(kind="qwen3_vl", model_types=("qwen3_vl", "qwen3_vl_moe")),
     _TowerFamily(
         "gemma3",
         ("gemma3", "gemma3_text"),
@@ -143,10 +138,8 @@ def find_gguf_vision(
 
     The first that fits counts; one with the model's name in its own comes first.
     """
-    family, tokens = (
-        _BY_TYPE.get(str(config.get("model_type"))),
-        metadata.get("tokenizer.ggml.tokens"),
-    )
+    family = _BY_TYPE.get(str(config.get("model_type")))
+    tokens = metadata.get("tokenizer.ggml.tokens")
     if family is None or not isinstance(tokens, list) or family.placeholder not in tokens:
         return _no_vision("no-vision")
     error: EngineError | None = None
@@ -199,7 +192,7 @@ def _unusable_vision(error: EngineError) -> VisionPart:
 
 
 def _read_image_processing(files: ModelFiles) -> Mapping[str, object]:
-    """Read how pictures are prepared; empty without a file of it, for the tower's defaults."""
+    """Read the fields of preprocessor_config.json; empty without it, for the tower's defaults."""
     path = files.root / "preprocessor_config.json"
     if path.exists():
         return read_json_object(path)
@@ -294,28 +287,20 @@ def _build_tower(part: VisionPart, hidden: int, table: WeightTable) -> VisionTow
     from mlx_engine.models.vision.gemma3 import Gemma3Tower, Gemma3VisionSpec
     from mlx_engine.models.vision.gemma4 import Gemma4Tower, Gemma4VisionSpec
     from mlx_engine.models.vision.gemma4_unified import Gemma4UnifiedTower, Gemma4UnifiedVisionSpec
+    from mlx_engine.models.vision.patches import VisionConfig
     from mlx_engine.models.vision.qwen3 import Qwen3Tower, Qwen3VisionSpec
 
-    config, processing, origin = part.config, part.processing, part.origin
-    if part.kind == "gemma3":
-        siglip = Gemma3VisionSpec.read(config, processing, hidden, origin)
-        return Gemma3Tower(siglip, table, part.identity)
-    if part.kind == "gemma4_unified":
-        unified = Gemma4UnifiedVisionSpec.read(config, processing, hidden, origin)
-        return Gemma4UnifiedTower(unified, table, part.identity)
-    if part.kind == "gemma4":
-        gemma = Gemma4VisionSpec.read(config, processing, hidden, origin)
-        return Gemma4Tower(gemma, table, part.identity)
-    qwen = Qwen3VisionSpec.read(config, processing, origin)
-    if qwen.out_hidden != hidden:
-        raise BadModelFile(
-            "{origin}: the picture part makes {made} numbers of a token, the text part reads "
-            "{wanted}. They belong to different models.",
-            origin=origin,
-            made=qwen.out_hidden,
-            wanted=hidden,
-        )
-    return Qwen3Tower(qwen, table, part.identity)
+    config = VisionConfig.of(part.config, part.processing, part.origin)
+    match part.kind:
+        case "gemma3":
+            return Gemma3Tower(Gemma3VisionSpec.read(config, hidden), table, part.identity)
+        case "gemma4":
+            return Gemma4Tower(Gemma4VisionSpec.read(config, hidden), table, part.identity)
+        case "gemma4_unified":
+            unified = Gemma4UnifiedVisionSpec.read(config, hidden)
+            return Gemma4UnifiedTower(unified, table, part.identity)
+        case "qwen3" | "qwen3_vl":
+            return Qwen3Tower(Qwen3VisionSpec.read(config, hidden), table, part.identity)
 
 
 def _arranged(arrays: Mapping[str, mx.array], kernel: str) -> dict[str, mx.array]:

@@ -1,7 +1,9 @@
-"""Protocol of vision towers, and what a forward pass over a prompt with pictures needs of them."""
+"""Base of vision towers, and the rows of pictures that a forward pass over a prompt reads."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple
 
 import mlx.core as mx
 import numpy as np
@@ -23,7 +25,7 @@ class TokenGrid(NamedTuple):
 
 
 class PictureRows(NamedTuple):
-    """What a forward pass over T tokens needs where a prompt has pictures.
+    """Rows of pictures among the T tokens that a forward pass over a prompt reads.
 
     is_picture: bool [T]. embeddings: [1, T, N H], what the decoder reads in rows of pictures, and
     what is added after each of its first N - 1 layers (deepstack), zeros in rows of text. places:
@@ -51,38 +53,36 @@ class PictureRows(NamedTuple):
         )
 
 
-class VisionTower(Protocol):
-    """Protocol of a vision tower, which turns pictures into embeddings of the language model."""
+class VisionTower(ABC):
+    """A vision tower, which turns pictures into embeddings of the language model.
 
-    @property
-    def placeholder_token(self) -> int:
-        """Id of the token that stands where a picture belongs, and becomes all of its tokens."""
+    prompt_texts: what chat templates write for a picture -> what the prompt has there instead.
+    reads_whole_pictures: the language model must read all rows of a picture in one pass.
+    placeholder_token: id of the token that stands where a picture belongs, and becomes all of its
+    tokens. steps: number of arrays that `encode` yields, one a layer and the embeddings.
+    weights_identity: what embeddings depend on beside the model's own files; "" for nothing else.
+    """
 
-    @property
-    def prompt_texts(self) -> Mapping[str, str]:
-        """What chat templates write for a picture -> what the prompt has there instead."""
+    prompt_texts: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    reads_whole_pictures: ClassVar[bool] = True
 
-    @property
-    def reads_whole_pictures(self) -> bool:
-        """Whether the language model must read all rows of a picture in one pass."""
+    def __init__(self, placeholder_token: int, layers: int, weights_identity: str) -> None:
+        self.placeholder_token, self.steps = placeholder_token, layers + 1
+        self.weights_identity = weights_identity
 
-    @property
-    def weights_identity(self) -> str:
-        """What the embeddings depend on beside the model's own files; "" for nothing else."""
-
+    @abstractmethod
     def token_grid(self, picture: Picture) -> TokenGrid:
         """Compute the grid of a picture's tokens from its size. Raises BadPicture."""
 
     def rope_positions(self, grid: TokenGrid) -> NDArray[np.int64]:
         """RoPE positions of a picture's tokens relative to its first, int [3, tokens].
 
-        They are of time, height and width. The text behind goes on at their largest plus 1.
+        They are of time, height and width; here they count on like those of text. The text behind
+        goes on at their largest plus 1.
         """
+        return np.tile(np.arange(grid.tokens), (3, 1))
 
-    @property
-    def steps(self) -> int:
-        """Number of arrays that `encode` yields."""
-
+    @abstractmethod
     def encode(self, picture: Picture) -> Iterator[mx.array]:
         """Encode a picture layer by layer; the last array is its embeddings [1, tokens, N H].
 

@@ -9,27 +9,34 @@ Crops of long pictures ("pan and scan", off by default where Gemma 3 was publish
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
+from typing import ClassVar
 
 import mlx.core as mx
-import numpy as np
-from numpy.typing import NDArray
+from typing_extensions import override
 
-from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.layer_specs import Shape
-from mlx_engine.models.layers import Embedding, Linear, Norm, activation
-from mlx_engine.models.vision.contract import TokenGrid
+from mlx_engine.models.layers import Embedding, Linear, Norm
+from mlx_engine.models.vision.contract import TokenGrid, VisionTower
 from mlx_engine.models.vision.patches import (
     BILINEAR,
+    BlockNames,
     PatchCut,
-    attend_to_all,
+    VisionBlock,
+    VisionConfig,
     layer_norm_shapes,
     linear_shapes,
-    positions_of_text,
 )
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.picture import Picture
+
+_BLOCK = BlockNames(
+    norms=("layer_norm1", "layer_norm2"),
+    inputs=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    output="self_attn.out_proj",
+    up="mlp.fc1",
+    down="mlp.fc2",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +57,12 @@ class Gemma3VisionSpec:
     out_hidden: int
 
     @staticmethod
-    def read(
-        config: Mapping[str, object],
-        image_processing: Mapping[str, object],
-        out_hidden: int,
-        origin: str,
-    ) -> "Gemma3VisionSpec":
+    def read(config: VisionConfig, out_hidden: int) -> "Gemma3VisionSpec":
         """Read the spec from config.json and preprocessor_config.json.
 
         Raises BadModelFile for wrong fields, UnsupportedModel for what is not run.
         """
-        whole = ConfigFields(config, origin)
-        fields = whole.section("vision_config") or ConfigFields({}, origin)
+        whole, fields, process = config
         fields.require({"num_channels": 3, "hidden_act": "gelu_pytorch_tanh"})
         fields.require_multiple("hidden_size", "num_attention_heads")
         patch, tokens = fields.count("patch_size"), whole.count("mm_tokens_per_image", 256)
@@ -70,7 +71,6 @@ class Gemma3VisionSpec:
             raise whole.bad_field(
                 "mm_tokens_per_image", tokens, f"the square of a divisor of {patches}"
             )
-        process = ConfigFields(image_processing, origin)
         token = "image_token_index" if whole.has("image_token_index") else "image_token_id"
         return Gemma3VisionSpec(
             placeholder_token=whole.count(token),
@@ -87,7 +87,7 @@ class Gemma3VisionSpec:
     @property
     def tensors(self) -> dict[str, Shape]:
         """Shapes of all weights; the patch kernel and the projection as matrices of outputs."""
-        hidden, inner = self.hidden, self.intermediate
+        hidden = self.hidden
         shapes: dict[str, Shape] = {
             **linear_shapes("embeddings.patch_embedding", 3 * self.cut.side**2, hidden),
             "embeddings.position_embedding.weight": ((self.side * self.cut.merge) ** 2, hidden),
@@ -96,37 +96,28 @@ class Gemma3VisionSpec:
             "mm_input_projection.weight": (self.out_hidden, hidden),
         }
         for number in range(self.depth):
-            block = f"encoder.layers.{number}"
-            shapes |= layer_norm_shapes(f"{block}.layer_norm1", hidden)
-            shapes |= layer_norm_shapes(f"{block}.layer_norm2", hidden)
-            for name in _PROJECTIONS:
-                shapes |= linear_shapes(f"{block}.self_attn.{name}", hidden, hidden)
-            shapes |= linear_shapes(f"{block}.mlp.fc1", hidden, inner)
-            shapes |= linear_shapes(f"{block}.mlp.fc2", inner, hidden)
+            shapes |= _BLOCK.shapes(f"encoder.layers.{number}", hidden, self.intermediate)
         return shapes
 
 
-_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
+class Gemma3Tower(VisionTower):
+    """Vision tower of Gemma 3, built from its spec and weights."""
 
-
-class Gemma3Tower:
-    """A vision tower built from its spec and weights; implements contract.VisionTower."""
-
-    prompt_texts: Mapping[str, str] = MappingProxyType(
+    prompt_texts: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"<start_of_image>": "\n\n<start_of_image><image_soft_token><end_of_image>\n\n"}
     )
-    reads_whole_pictures = True
 
     def __init__(self, spec: Gemma3VisionSpec, table: WeightTable, identity: str = "") -> None:
         """Build the tower. Raises BadModelFile for weights missing, misshapen or left over."""
-        part = Part(table, "", spec.tensors)
-        self.weights_identity = identity
-        self._spec, self.placeholder_token = spec, spec.placeholder_token
+        super().__init__(spec.placeholder_token, spec.depth, identity)
+        self._spec, part = spec, Part(table, "", spec.tensors)
         self._patches = Linear.read(part, "embeddings.patch_embedding")
         learned = part.matrix("embeddings.position_embedding")
         self._learned = Embedding.from_matrix(learned, learned.dtype, part.kernels)
         blocks = (part.subpart(f"encoder.layers.{number}") for number in range(spec.depth))
-        self._blocks = [_Block(spec, block) for block in blocks]
+        self._blocks = [
+            VisionBlock(block, _BLOCK, spec.heads, spec.eps, "gelu_tanh") for block in blocks
+        ]
         self._last_norm = Norm.read(part, "post_layernorm", spec.eps, is_layer_norm=True)
         self._token_norm = Norm.from_weight(
             1 + part.vector("mm_soft_emb_norm.weight", mx.float32), part, spec.eps
@@ -134,22 +125,13 @@ class Gemma3Tower:
         self._out = Linear.read(part, "mm_input_projection")
         table.check_all_used()
 
+    @override
     def token_grid(self, picture: Picture) -> TokenGrid:
-        """Return the grid of a picture's tokens, which all pictures have."""
         del picture
         return TokenGrid(self._spec.side, self._spec.side)
 
-    def rope_positions(self, grid: TokenGrid) -> NDArray[np.int64]:
-        """RoPE positions of a picture's tokens relative to its first, int [3, tokens]."""
-        return positions_of_text(grid)
-
-    @property
-    def steps(self) -> int:
-        """Number of arrays that `encode` yields."""
-        return self._spec.depth + 1
-
+    @override
     def encode(self, picture: Picture) -> Iterator[mx.array]:
-        """Encode a picture layer by layer; the last array is its embeddings [1, tokens, H]."""
         spec, grid = self._spec, self.token_grid(picture)
         row, column = spec.cut.positions(grid)
         patches = mx.array(spec.cut.patches(picture, grid))[None]
@@ -163,27 +145,3 @@ class Gemma3Tower:
         made = self._out(self._token_norm(groups.mean(axis=2)))
         mx.eval(made)
         yield made
-
-
-class _Block:
-    """A block of SigLIP: attention among all patches, then a feed-forward."""
-
-    def __init__(self, spec: Gemma3VisionSpec, part: Part) -> None:
-        self._heads, self._stock = spec.heads, part.kernels.stock
-        read_norm = partial(Norm.read, part, eps=spec.eps, is_layer_norm=True)
-        self._norm1, self._norm2 = read_norm("layer_norm1"), read_norm("layer_norm2")
-        *self._inputs, self._output = (
-            Linear.read(part, f"self_attn.{name}") for name in _PROJECTIONS
-        )
-        self._up, self._down = Linear.read(part, "mlp.fc1"), Linear.read(part, "mlp.fc2")
-        self._activate = activation("gelu_tanh")
-
-    def __call__(self, x: mx.array) -> mx.array:
-        x = x + self._output(self._attend(self._norm1(x)))
-        return x + self._down(self._activate(self._up(self._norm2(x))))
-
-    def _attend(self, x: mx.array) -> mx.array:
-        split = (1, x.shape[1], self._heads, -1)
-        parts = [linear(x).reshape(split).transpose(0, 2, 1, 3) for linear in self._inputs]
-        queries, keys, values = parts
-        return attend_to_all(queries, keys, values, queries.shape[-1] ** -0.5, self._stock)

@@ -15,16 +15,17 @@ from types import MappingProxyType
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.layers import Linear, Norm, Rotation, activation
-from mlx_engine.models.vision.contract import TokenGrid
+from mlx_engine.models.vision.contract import TokenGrid, VisionTower
 from mlx_engine.models.vision.patches import (
     BICUBIC,
     PatchCut,
+    VisionConfig,
     attend_to_all,
-    positions_of_text,
 )
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.picture import Picture
@@ -36,7 +37,7 @@ _NORMS = (
     "post_feedforward_layernorm",
 )
 PROMPT_TEXTS: Mapping[str, str] = MappingProxyType({"<|image|>": "<|image><|image|><image|>"})
-"""What the chat template writes for a picture -> what a prompt has there."""
+"""Text of the chat template for a picture -> text in the prompt."""
 
 _LIMITS = ("input_min", "input_max", "output_min", "output_max")
 
@@ -66,28 +67,21 @@ class Gemma4VisionSpec:
     out_hidden: int
 
     @staticmethod
-    def read(
-        config: Mapping[str, object],
-        image_processing: Mapping[str, object],
-        out_hidden: int,
-        origin: str,
-    ) -> "Gemma4VisionSpec":
+    def read(config: VisionConfig, out_hidden: int) -> "Gemma4VisionSpec":
         """Read the spec from config.json and preprocessor_config.json.
 
         Raises BadModelFile for wrong fields, UnsupportedModel for what is not run.
         """
-        whole = ConfigFields(config, origin)
-        fields = whole.section("vision_config") or ConfigFields({}, origin)
+        whole, fields, process = config
         fields.require({"hidden_activation": "gelu_pytorch_tanh", "attention_bias": False})
-        process, heads = ConfigFields(image_processing, origin), fields.count("num_attention_heads")
-        head_dim = fields.count("head_dim", 64)
+        heads, head_dim = fields.count("num_attention_heads"), fields.count("head_dim", 64)
         if head_dim % 4:
             raise fields.bad_field("head_dim", head_dim, "a multiple of 4")
         pool, most = fields.count("pooling_kernel_size", 3), process.count("max_soft_tokens", 280)
         positions = fields.count("position_embedding_size", 10240)
         if positions < most * pool:
             raise fields.bad_field("position_embedding_size", positions, f"at least {most * pool}")
-        rope = fields.section("rope_parameters") or ConfigFields({}, origin)
+        rope = fields.section("rope_parameters") or ConfigFields({}, fields.origin)
         cut = PatchCut.read(fields.count("patch_size", 16), pool, process, BICUBIC)
         return Gemma4VisionSpec(
             placeholder_token=whole.count("image_token_id", 258880),
@@ -155,17 +149,15 @@ def largest_grid(picture: Picture, token_side: int, most_tokens: int) -> TokenGr
     return TokenGrid(rows, columns)
 
 
-class Gemma4Tower:
-    """A vision tower built from its spec and weights; implements contract.VisionTower."""
+class Gemma4Tower(VisionTower):
+    """Vision tower of Gemma 4, built from its spec and weights."""
 
     prompt_texts = PROMPT_TEXTS
-    reads_whole_pictures = True
 
     def __init__(self, spec: Gemma4VisionSpec, table: WeightTable, identity: str = "") -> None:
         """Build the tower. Raises BadModelFile for weights missing, misshapen or left over."""
-        part = Part(table, "", spec.tensors)
-        self.weights_identity = identity
-        self._spec, self.placeholder_token = spec, spec.placeholder_token
+        super().__init__(spec.placeholder_token, spec.depth, identity)
+        self._spec, part = spec, Part(table, "", spec.tensors)
         self._patches = Linear.read(part, "patch_embedder.input_proj")
         self._learned = part.vector("patch_embedder.position_embedding_table")
         blocks = (part.subpart(f"encoder.layers.{number}") for number in range(spec.depth))
@@ -178,22 +170,13 @@ class Gemma4Tower:
         self._out = Linear.read(part, "embed_vision.embedding_projection")
         table.check_all_used()
 
+    @override
     def token_grid(self, picture: Picture) -> TokenGrid:
-        """Compute the grid of a picture's tokens from its size."""
         cut = self._spec.cut
         return largest_grid(picture, cut.side * cut.merge, self._spec.most_tokens)
 
-    def rope_positions(self, grid: TokenGrid) -> NDArray[np.int64]:
-        """RoPE positions of a picture's tokens relative to its first, int [3, tokens]."""
-        return positions_of_text(grid)
-
-    @property
-    def steps(self) -> int:
-        """Number of arrays that `encode` yields."""
-        return self._spec.depth + 1
-
+    @override
     def encode(self, picture: Picture) -> Iterator[mx.array]:
-        """Encode a picture layer by layer; the last array is its embeddings [1, tokens, H]."""
         spec, grid = self._spec, self.token_grid(picture)
         row, column = spec.cut.positions(grid)
         patches = mx.array(spec.cut.patches(picture, grid))[None]

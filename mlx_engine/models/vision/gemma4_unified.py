@@ -1,27 +1,25 @@
-"""What Gemma 4 12B ("unified") has for a vision tower: no layers, patches of a whole token each.
+"""The vision tower of Gemma 4 12B ("unified"), without layers: a patch is a whole token.
 
 The pixels of a patch are normed, projected to an embedding and normed; positions by row and column
 are added, and the sum is normed and projected (transformers' Gemma4UnifiedVisionEmbedder).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import mlx.core as mx
-import numpy as np
-from numpy.typing import NDArray
+from typing_extensions import override
 
-from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.layers import Linear, Norm
-from mlx_engine.models.vision.contract import TokenGrid
+from mlx_engine.models.vision.contract import TokenGrid, VisionTower
 from mlx_engine.models.vision.gemma4 import PROMPT_TEXTS, largest_grid, plain_norm
 from mlx_engine.models.vision.patches import (
     BICUBIC,
     PatchCut,
+    VisionConfig,
     layer_norm_shapes,
     linear_shapes,
-    positions_of_text,
 )
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.picture import Picture
@@ -48,24 +46,15 @@ class Gemma4UnifiedVisionSpec:
     out_hidden: int
 
     @staticmethod
-    def read(
-        config: Mapping[str, object],
-        image_processing: Mapping[str, object],
-        out_hidden: int,
-        origin: str,
-    ) -> "Gemma4UnifiedVisionSpec":
+    def read(config: VisionConfig, out_hidden: int) -> "Gemma4UnifiedVisionSpec":
         """Read the spec from config.json and preprocessor_config.json.
 
         Raises BadModelFile for wrong fields.
         """
-        whole = ConfigFields(config, origin)
-        fields = whole.section("vision_config") or ConfigFields({}, origin)
-        process = ConfigFields(image_processing, origin)
+        whole, fields, process = config
         side = fields.count("patch_size", 16) * fields.count("pooling_kernel_size", 3)
-        most, positions = (
-            process.count("max_soft_tokens", 280),
-            fields.count("mm_posemb_size", 1120),
-        )
+        most = process.count("max_soft_tokens", 280)
+        positions = fields.count("mm_posemb_size", 1120)
         if positions < most:
             raise fields.bad_field("mm_posemb_size", positions, f"at least {most}")
         cut = PatchCut.read(side, 1, process, BICUBIC)
@@ -94,20 +83,17 @@ class Gemma4UnifiedVisionSpec:
         }
 
 
-class Gemma4UnifiedTower:
-    """A vision tower built from its spec and weights; implements contract.VisionTower."""
+class Gemma4UnifiedTower(VisionTower):
+    """Vision tower of Gemma 4 12B, built from its spec and weights."""
 
     prompt_texts = PROMPT_TEXTS
-    reads_whole_pictures = True
-    steps = 1
 
     def __init__(
         self, spec: Gemma4UnifiedVisionSpec, table: WeightTable, identity: str = ""
     ) -> None:
         """Build the tower. Raises BadModelFile for weights missing, misshapen or left over."""
-        part = Part(table, "", spec.tensors)
-        self.weights_identity = identity
-        self._spec, self.placeholder_token = spec, spec.placeholder_token
+        super().__init__(spec.placeholder_token, 0, identity)
+        self._spec, part = spec, Part(table, "", spec.tensors)
         names = ("patch_ln1", "patch_ln2", "pos_norm")
         norms = [Norm.read(part, name, _EPS, is_layer_norm=True) for name in names]
         self._pixel_norm, self._patch_norm, self._position_norm = norms
@@ -117,16 +103,12 @@ class Gemma4UnifiedTower:
         self._out = Linear.read(part, "embed_vision.embedding_projection")
         table.check_all_used()
 
+    @override
     def token_grid(self, picture: Picture) -> TokenGrid:
-        """Compute the grid of a picture's tokens from its size."""
         return largest_grid(picture, self._spec.cut.side, self._spec.most_tokens)
 
-    def rope_positions(self, grid: TokenGrid) -> NDArray[np.int64]:
-        """RoPE positions of a picture's tokens relative to its first, int [3, tokens]."""
-        return positions_of_text(grid)
-
+    @override
     def encode(self, picture: Picture) -> Iterator[mx.array]:
-        """Encode a picture in one step -> embeddings [1, tokens, H]."""
         spec, grid = self._spec, self.token_grid(picture)
         patches = spec.cut.patches(picture, grid)
         if spec.colour_planes:

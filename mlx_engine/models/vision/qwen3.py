@@ -10,33 +10,40 @@ behind the first layers of the language model (deepstack, arXiv 2406.04334).
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from types import MappingProxyType
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.layer_specs import Shape
+from mlx_engine.models.layer_specs import Activation, Shape
 from mlx_engine.models.layers import Embedding, Linear, Norm, Rotation, activation
-from mlx_engine.models.vision.contract import TokenGrid
+from mlx_engine.models.vision.contract import TokenGrid, VisionTower
 from mlx_engine.models.vision.patches import (
     BICUBIC,
+    BlockNames,
     PatchCut,
-    attend_to_all,
+    VisionBlock,
+    VisionConfig,
     layer_norm_shapes,
     linear_shapes,
 )
 from mlx_engine.models.weights import Part, WeightTable
-from mlx_engine.values.errors import BadPicture
+from mlx_engine.values.errors import BadModelFile, BadPicture
 from mlx_engine.values.picture import Picture
 
 _EPS = 1e-6
 _MOST_PROPORTION = 200
 _ROPE_BASE = 10000.0
+_BLOCK = BlockNames(
+    norms=("norm1", "norm2"),
+    inputs=("attn.qkv",),
+    output="attn.proj",
+    up="mlp.linear_fc1",
+    down="mlp.linear_fc2",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +69,26 @@ class Qwen3VisionSpec:
     most_pixels: int
 
     @staticmethod
-    def read(
-        config: Mapping[str, object], image_processing: Mapping[str, object], origin: str
-    ) -> "Qwen3VisionSpec":
+    def read(config: VisionConfig, out_hidden: int) -> "Qwen3VisionSpec":
         """Read the spec from config.json and preprocessor_config.json.
 
-        Raises BadModelFile for wrong fields, UnsupportedModel for what is not run.
+        out_hidden: size of the language model's hidden states. Raises BadModelFile for wrong
+        fields and for a tower of another model, UnsupportedModel for what is not run.
         """
-        whole = ConfigFields(config, origin)
-        fields = whole.section("vision_config") or ConfigFields({}, origin)
+        whole, fields, process = config
         fields.require({"in_channels": 3, "temporal_patch_size": 2})
         fields.require_multiple("hidden_size", "num_heads")
         hidden, heads = fields.count("hidden_size"), fields.count("num_heads")
         if hidden // heads % 4:
             raise fields.bad_field("num_heads", heads, "heads of 4, 8, 12, ... elements")
-        process = ConfigFields(image_processing, origin)
+        if (outputs := fields.count("out_hidden_size")) != out_hidden:
+            raise BadModelFile(
+                "{origin}: the picture part makes {made} numbers of a token, the text part reads "
+                "{wanted}. They belong to different models.",
+                origin=fields.origin,
+                made=outputs,
+                wanted=out_hidden,
+            )
         size = process.section("size") or process
         return Qwen3VisionSpec(
             placeholder_token=whole.count("image_token_id"),
@@ -89,7 +101,7 @@ class Qwen3VisionSpec:
             ),
             side=math.isqrt(fields.count("num_position_embeddings")),
             deep_layers=fields.counts("deepstack_visual_indexes"),
-            out_hidden=fields.count("out_hidden_size"),
+            out_hidden=out_hidden,
             activation=fields.string("hidden_act", "gelu_pytorch_tanh"),
             least_pixels=size.count("shortest_edge", process.count("min_pixels", 65536)),
             most_pixels=size.count("longest_edge", process.count("max_pixels", 16777216)),
@@ -109,14 +121,7 @@ class Qwen3VisionSpec:
             shapes |= linear_shapes(f"{merger}.linear_fc1", joined, joined)
             shapes |= linear_shapes(f"{merger}.linear_fc2", joined, self.out_hidden)
         for number in range(self.depth):
-            block = f"blocks.{number}"
-            shapes |= layer_norm_shapes(f"{block}.norm1", hidden) | layer_norm_shapes(
-                f"{block}.norm2", hidden
-            )
-            shapes |= linear_shapes(f"{block}.attn.qkv", hidden, 3 * hidden)
-            shapes |= linear_shapes(f"{block}.attn.proj", hidden, hidden)
-            shapes |= linear_shapes(f"{block}.mlp.linear_fc1", hidden, self.intermediate)
-            shapes |= linear_shapes(f"{block}.mlp.linear_fc2", self.intermediate, hidden)
+            shapes |= _BLOCK.shapes(f"blocks.{number}", hidden, self.intermediate)
         return shapes
 
     def token_grid(self, picture: Picture) -> TokenGrid:
@@ -141,21 +146,21 @@ class Qwen3VisionSpec:
         return TokenGrid(rows, columns)
 
 
-class Qwen3Tower:
-    """A vision tower built from its spec and weights; implements contract.VisionTower."""
+class Qwen3Tower(VisionTower):
+    """Vision tower of Qwen3-VL to Qwen3.8, built from its spec and weights."""
 
-    prompt_texts: Mapping[str, str] = MappingProxyType({})
     reads_whole_pictures = False
 
     def __init__(self, spec: Qwen3VisionSpec, table: WeightTable, identity: str = "") -> None:
         """Build the tower. Raises BadModelFile for weights missing, misshapen or left over."""
-        part = Part(table, "", spec.tensors)
-        self.weights_identity = identity
-        self._spec, self.placeholder_token = spec, spec.placeholder_token
+        super().__init__(spec.placeholder_token, spec.depth, identity)
+        self._spec, part = spec, Part(table, "", spec.tensors)
         self._patches = Linear.read(part, "patch_embed.proj")
         learned = part.matrix("pos_embed")
         self._learned = Embedding.from_matrix(learned, learned.dtype, part.kernels)
-        self._blocks = [_Block(spec, part.subpart(f"blocks.{n}")) for n in range(spec.depth)]
+        function: Activation = "gelu_tanh" if spec.activation == "gelu_pytorch_tanh" else "gelu"
+        blocks = (part.subpart(f"blocks.{number}") for number in range(spec.depth))
+        self._blocks = [VisionBlock(block, _BLOCK, spec.heads, _EPS, function) for block in blocks]
         self._merger = _Merger(part.subpart("merger"))
         self._deep_mergers = {
             layer: _Merger(part.subpart(f"deepstack_merger_list.{number}"))
@@ -163,22 +168,17 @@ class Qwen3Tower:
         }
         table.check_all_used()
 
+    @override
     def token_grid(self, picture: Picture) -> TokenGrid:
-        """Compute the grid of a picture's tokens from its size. Raises BadPicture."""
         return self._spec.token_grid(picture)
 
+    @override
     def rope_positions(self, grid: TokenGrid) -> NDArray[np.int64]:
-        """RoPE positions of a picture's tokens relative to its first, int [3, tokens]."""
         row, column = np.divmod(np.arange(grid.tokens), grid.columns)
         return np.stack([np.zeros_like(row), row, column])
 
-    @property
-    def steps(self) -> int:
-        """Number of arrays that `encode` yields."""
-        return self._spec.depth + 1
-
+    @override
     def encode(self, picture: Picture) -> Iterator[mx.array]:
-        """Encode a picture layer by layer; the last array is its embeddings [1, tokens, H]."""
         spec, grid = self._spec, self.token_grid(picture)
         dtype = self._patches.matrix.dtype
         x = self._patches(mx.array(spec.cut.patches(picture, grid))[None].astype(dtype))
@@ -229,29 +229,6 @@ class _Merger:
     def __call__(self, x: mx.array, grid: TokenGrid) -> mx.array:
         normed = self._norm(x.reshape(1, -1, self._norm.weight.size))
         return self._out(activation("gelu")(self._join(normed.reshape(1, grid.tokens, -1))))
-
-
-class _Block:
-    """A block of the tower: attention among all patches, then a feed-forward."""
-
-    def __init__(self, spec: Qwen3VisionSpec, part: Part) -> None:
-        self._heads, self._stock = spec.heads, part.kernels.stock
-        read_norm = partial(Norm.read, part, eps=_EPS, is_layer_norm=True)
-        self._norm1, self._norm2 = read_norm("norm1"), read_norm("norm2")
-        self._inputs, self._output = Linear.read(part, "attn.qkv"), Linear.read(part, "attn.proj")
-        self._up, self._down = (Linear.read(part, f"mlp.linear_fc{n}") for n in (1, 2))
-        is_tanh = spec.activation == "gelu_pytorch_tanh"
-        self._activate = activation("gelu_tanh" if is_tanh else "gelu")
-
-    def __call__(self, x: mx.array, rotation: Rotation) -> mx.array:
-        x = x + self._output(self._attend(self._norm1(x), rotation))
-        return x + self._down(self._activate(self._up(self._norm2(x))))
-
-    def _attend(self, x: mx.array, rotation: Rotation) -> mx.array:
-        rows = x.shape[1]
-        parts = self._inputs(x).reshape(1, rows, 3, self._heads, -1).transpose(2, 0, 3, 1, 4)
-        queries, keys, values = rotation(parts[0]), rotation(parts[1]), parts[2]
-        return attend_to_all(queries, keys, values, queries.shape[-1] ** -0.5, self._stock)
 
 
 def _bilinear_neighbours(

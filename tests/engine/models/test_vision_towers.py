@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -34,6 +35,7 @@ from mlx_engine import inspect
 from mlx_engine.engine import open_engine
 from mlx_engine.hub.client import Hub
 from mlx_engine.loading.find import HubAccess
+from mlx_engine.models.vision.patches import VisionConfig
 from mlx_engine.models.vision.qwen3 import Qwen3Tower, Qwen3VisionSpec
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.conversation import Message
@@ -57,6 +59,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_vision(tmp_path_factory.mktemp("seeing") / "m")
 
 
+def read_spec(sizes: Mapping[str, object], processing: Mapping[str, object]) -> Qwen3VisionSpec:
+    whole = {"vision_config": sizes, "image_token_id": 1}
+    return Qwen3VisionSpec.read(VisionConfig.of(whole, processing, "m"), VISION["out_hidden_size"])
+
+
 def theirs(folder: Path, each: Picture) -> NDArray[np.float32]:
     inputs = hf.Qwen2VLImageProcessorPil(**PROCESSING)([each.decode()], return_tensors="pt")
     with torch.no_grad():
@@ -65,7 +72,7 @@ def theirs(folder: Path, each: Picture) -> NDArray[np.float32]:
 
 
 def test_pixels_and_tokens_equal_transformers() -> None:
-    spec = Qwen3VisionSpec.read({"vision_config": VISION, "image_token_id": 1}, PROCESSING, "m")
+    spec = read_spec(VISION, PROCESSING)
     theirs = hf.Qwen2VLImageProcessorPil(**PROCESSING)
     for each in PICTURES:
         wanted = theirs([each.decode()], return_tensors="np")
@@ -89,7 +96,7 @@ def test_scores_of_a_large_picture_are_cut_on_a_cpu(monkeypatch: pytest.MonkeyPa
     """Also with heads for which MLX has a kernel on Metal, whose scores take no memory there."""
     sizes = VISION | {"hidden_size": 64, "num_heads": 1, "depth": 1}
     large = PROCESSING | {"size": {"shortest_edge": 128 * 128, "longest_edge": 128 * 128}}
-    spec = Qwen3VisionSpec.read({"vision_config": sizes, "image_token_id": 1}, large, "m")
+    spec = read_spec(sizes, large)
     arrays = {name: mx.full(shape, 0.01) for name, shape in spec.tensors.items()}
     tower = Qwen3Tower(spec, WeightTable(arrays, "m", compute_dtype=mx.float32))
     peaks = []
