@@ -14,7 +14,7 @@ import transformers as hf
 from model_edits import Arrays, edit_config, edit_tensors
 from tiny_nextn import Floats, Published
 from tiny_published import VOCABULARY, draw
-from tiny_sparse import published
+from tiny_sparse import published, states_of
 from tiny_tokenizer import make_tiny_tokenizer
 from transformers.models.deepseek_v4 import modeling_deepseek_v4 as theirs
 
@@ -297,12 +297,7 @@ def publish(folder: Path, seed: int = 0, *, head_number: int = 0, **changes: Any
     edit_tensors(folder, lambda _: stored)
     tokens = [int(t) for t in np.random.default_rng(seed).integers(0, VOCABULARY, 41)]
 
-    @torch.no_grad()
-    def states(read: list[int], streams: torch.Tensor) -> torch.Tensor:
-        made: torch.Tensor = head(
-            inner.embed_tokens(torch.tensor([read])), streams, inner.rotary_emb
-        )
-        return made
+    states = states_of(head, inner.embed_tokens, inner.rotary_emb)
 
     @torch.no_grad()
     def trunk(read: list[int]) -> torch.Tensor:

@@ -8,8 +8,8 @@ import torch
 import transformers as hf
 from model_edits import edit_config, edit_tensors
 from tiny_nextn import Published, stored_layer
-from tiny_published import VOCABULARY, draw
-from tiny_sparse import published
+from tiny_published import VOCABULARY, draw_all
+from tiny_sparse import hidden_states_of, published, states_of
 from tiny_tokenizer import make_tiny_tokenizer
 from transformers.models.glm5_next import modeling_glm5_next as parts
 
@@ -92,11 +92,8 @@ def publish(folder: Path, seed: int = 0, **changes: Any) -> Published:
     model = hf.Glm5NextForConditionalGeneration(config).eval().float()
     inner, head = model.model.language_model, Head(config.text_config).eval().float()
     with torch.no_grad():
-        for whole, sharpness in ((model, 2.0), (head, 1.0)):
-            for part, value in [*whole.named_parameters(), *whole.named_buffers()]:
-                draw(part, value, sharpness)
-                if part.endswith("hc.scale"):
-                    value.add_(1)
+        draw_all(model, 2.0)
+        draw_all(head, 1.0)
         model.save_pretrained(folder)
     make_tiny_tokenizer(folder, VOCABULARY)
     edit_config(folder, num_nextn_predict_layers=1)
@@ -105,14 +102,5 @@ def publish(folder: Path, seed: int = 0, **changes: Any) -> Published:
     edit_tensors(folder, lambda arrays: arrays | stored)
     tokens = [int(t) for t in np.random.default_rng(seed).integers(0, VOCABULARY, 37)]
 
-    @torch.no_grad()
-    def states(read: list[int], hidden: torch.Tensor) -> torch.Tensor:
-        made: torch.Tensor = head(inner.embed_tokens(torch.tensor([read])), hidden)
-        return made
-
-    @torch.no_grad()
-    def trunk(read: list[int]) -> torch.Tensor:
-        hidden: torch.Tensor = inner(torch.tensor([read]), use_cache=False).last_hidden_state
-        return hidden
-
-    return published(folder, tokens, trunk, model.lm_head, states)
+    states = states_of(head, inner.embed_tokens)
+    return published(folder, tokens, hidden_states_of(inner), model.lm_head, states)

@@ -13,8 +13,8 @@ import torch
 import transformers as hf
 from model_edits import Arrays, edit_config, edit_tensors
 from tiny_nextn import Published
-from tiny_published import VOCABULARY, draw
-from tiny_sparse import MOST, published
+from tiny_published import VOCABULARY, draw_all
+from tiny_sparse import MOST, hidden_states_of, published, states_of
 from tiny_sparse import SIZES as _SPARSE
 from tiny_tokenizer import make_tiny_tokenizer
 from transformers.models.hy_v4.modeling_hy_v4 import HYV4Attention, HYV4MoE, HYV4RMSNorm
@@ -99,11 +99,8 @@ def publish(folder: Path, seed: int = 0, **changes: Any) -> Published:
     model = hf.HYV4ForCausalLM(config).eval().float()
     inner, head = model.model, Head(config).eval().float()
     with torch.no_grad():
-        for whole, sharpness in ((model, 2.0), (head, 1.0)):
-            for part, value in [*whole.named_parameters(), *whole.named_buffers()]:
-                draw(part, value, sharpness)
-                if part.endswith(("hc.scale", "hc_scale")):
-                    value.add_(1)
+        draw_all(model, 2.0)
+        draw_all(head, 1.0)
         model.save_pretrained(folder)
     make_tiny_tokenizer(folder, VOCABULARY)
     edit_config(folder, num_nextn_predict_layers=1)
@@ -111,16 +108,5 @@ def publish(folder: Path, seed: int = 0, **changes: Any) -> Published:
     edit_tensors(folder, lambda _: _with_neighbours(stored, config))
     tokens = [int(t) for t in np.random.default_rng(seed).integers(0, VOCABULARY, 41)]
 
-    @torch.no_grad()
-    def states(read: list[int], hidden: torch.Tensor) -> torch.Tensor:
-        made: torch.Tensor = head(
-            inner.embed_tokens(torch.tensor([read])), hidden, inner.rotary_emb
-        )
-        return made
-
-    @torch.no_grad()
-    def trunk(read: list[int]) -> torch.Tensor:
-        hidden: torch.Tensor = inner(torch.tensor([read]), use_cache=False).last_hidden_state
-        return hidden
-
-    return published(folder, tokens, trunk, model.lm_head, states)
+    states = states_of(head, inner.embed_tokens, inner.rotary_emb)
+    return published(folder, tokens, hidden_states_of(inner), model.lm_head, states)

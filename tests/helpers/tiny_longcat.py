@@ -15,7 +15,7 @@ import transformers as hf
 from model_edits import Arrays, edit_config, edit_tensors
 from tiny_hybrids import LATENT
 from tiny_nextn import Published
-from tiny_published import VOCABULARY, draw
+from tiny_published import VOCABULARY, draw_all
 from tiny_sparse import published
 from tiny_tokenizer import make_tiny_tokenizer
 from transformers.models.longcat_flash import modeling_longcat_flash as longcat
@@ -142,10 +142,10 @@ def publish(
     wide = None if ngrams is None else Ngrams(config, inner.embed_tokens, ngrams).float()
     with torch.no_grad():
         for whole, sharpness in ((model, 2.0), (head, 1.0), *([(wide, 1.0)] if wide else [])):
-            for part, value in [*whole.named_parameters(), *whole.named_buffers()]:
-                draw(part, value, sharpness)
-                if part.endswith("e_score_correction_bias"):
-                    value.mul_(0.3)
+            draw_all(whole, sharpness)
+        for part, bias in model.named_buffers():
+            if part.endswith("e_score_correction_bias"):
+                bias.mul_(0.3)
         model.save_pretrained(folder)
     make_tiny_tokenizer(folder, VOCABULARY)
     edit_config(folder, **{name: value for name, value in changes.items() if value is not None})

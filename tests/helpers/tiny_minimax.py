@@ -4,7 +4,6 @@ A head is transformers' layer in a frame of its own: transformers 5.23 runs no h
 """
 
 import json
-from collections.abc import Callable
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ import torch
 import transformers as hf
 from model_edits import Arrays, edit_config, edit_tensors
 from tiny_nextn import Published
-from tiny_published import VOCABULARY, draw
-from tiny_sparse import published
+from tiny_published import VOCABULARY, draw_all
+from tiny_sparse import hidden_states_of, published, states_of
 from tiny_tokenizer import make_tiny_tokenizer
 from transformers.models.minimax_m3_vl import modeling_minimax_m3_vl as minimax
 
@@ -128,9 +127,9 @@ def publish(folder: Path, seed: int = 0, *, heads: int = 1, **changes: Any) -> P
     model = hf.MiniMaxM3VLForCausalLM(config).eval().float()
     inner, every = model.model, [Head(config).eval().float() for _ in range(heads)]
     with torch.no_grad():
-        for whole, sharpness in ((model, 2.0), *((head, 1.0) for head in every)):
-            for part, value in [*whole.named_parameters(), *whole.named_buffers()]:
-                draw(part, value, sharpness)
+        draw_all(model, 2.0)
+        for head in every:
+            draw_all(head, 1.0)
         for head in every[1:]:  # figures know one norm
             head.final_layernorm.weight.copy_(every[0].final_layernorm.weight)
         model.save_pretrained(folder)
@@ -143,24 +142,14 @@ def publish(folder: Path, seed: int = 0, *, heads: int = 1, **changes: Any) -> P
     edit_tensors(folder, lambda _: stored)
     tokens = [int(t) for t in np.random.default_rng(seed).integers(0, VOCABULARY, 41)]
 
-    def states_of(head: Head) -> Callable[[list[int], torch.Tensor], torch.Tensor]:
-        @torch.no_grad()
-        def states(read: list[int], hidden: torch.Tensor) -> torch.Tensor:
-            embedded = inner.embed_tokens(torch.tensor([read]))
-            made: torch.Tensor = head(embedded, hidden, inner.rotary_emb)
-            return made
-
-        return states
-
-    @torch.no_grad()
-    def trunk(read: list[int]) -> torch.Tensor:
-        hidden: torch.Tensor = inner(torch.tensor([read]), use_cache=False).last_hidden_state
-        return hidden
-
-    first, last = (states_of(head) for head in (every[0], every[-1]))
+    first, last = (
+        states_of(head, inner.embed_tokens, inner.rotary_emb) for head in (every[0], every[-1])
+    )
 
     def draft_output(rows: torch.Tensor) -> torch.Tensor:
         made: torch.Tensor = model.lm_head(every[0].final_layernorm(rows))
         return made
 
-    return published(folder, tokens, trunk, model.lm_head, first, draft_output, last)
+    return published(
+        folder, tokens, hidden_states_of(inner), model.lm_head, first, draft_output, last
+    )

@@ -368,6 +368,15 @@ def sizes_of(model_type: str) -> dict[str, object]:
     return {**_SIZES, **ARCHITECTURES[model_type][1]}
 
 
+@torch.no_grad()
+def draw_all(module: torch.nn.Module, sharpness: float) -> None:
+    """Draw all parameters and buffers; scales of hyper-connections are about 1."""
+    for part, value in [*module.named_parameters(), *module.named_buffers()]:
+        draw(part, value, sharpness)
+        if part.endswith(("hc.scale", "hc_scale")):
+            value.add_(1)
+
+
 def draw(part: str, value: torch.Tensor, sharpness: float, *, is_unscaled: bool = False) -> None:
     """Matrices keep the size of what goes through them; norms and biases are moved visibly.
 

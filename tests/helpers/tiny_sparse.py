@@ -15,7 +15,7 @@ import transformers as hf
 from model_edits import edit_config, edit_tensors
 from tiny_hybrids import LATENT
 from tiny_nextn import LAYER, Floats, Published, stored_head
-from tiny_published import VOCABULARY, draw
+from tiny_published import VOCABULARY, draw_all
 from tiny_tokenizer import make_tiny_tokenizer
 from transformers.modeling_layers import MtpLayer
 
@@ -60,9 +60,8 @@ def publish(kind: str, folder: Path, seed: int = 0, **changes: Any) -> Published
 
     head = MtpLayer(config, Layer, type(model.model.norm), LAYER - 1).eval().float()
     with torch.no_grad():
-        for whole, sharpness in ((model, 2.0), (head, 1.0)):
-            for name, value in [*whole.named_parameters(), *whole.named_buffers()]:
-                draw(name, value, sharpness)
+        draw_all(model, 2.0)
+        draw_all(head, 1.0)
         model.save_pretrained(folder)
     make_tiny_tokenizer(folder, VOCABULARY)
     edit_config(folder, num_nextn_predict_layers=1)
@@ -79,12 +78,31 @@ def publish(kind: str, folder: Path, seed: int = 0, **changes: Any) -> Published
         made: torch.Tensor = head(embedded, hidden, turned, mask, places, None)
         return made
 
+    return published(folder, tokens, hidden_states_of(model.model), model.lm_head, states)
+
+
+def hidden_states_of(trunk: torch.nn.Module) -> Callable[[list[int]], torch.Tensor]:
+    """Make what returns a trunk's hidden states of tokens."""
+
     @torch.no_grad()
-    def trunk(read: list[int]) -> torch.Tensor:
-        hidden: torch.Tensor = model.model(torch.tensor([read])).last_hidden_state
+    def read(tokens: list[int]) -> torch.Tensor:
+        hidden: torch.Tensor = trunk(torch.tensor([tokens]), use_cache=False).last_hidden_state
         return hidden
 
-    return published(folder, tokens, trunk, model.lm_head, states)
+    return read
+
+
+def states_of(
+    head: torch.nn.Module, embed: torch.nn.Module, *more: Any
+) -> Callable[[list[int], torch.Tensor], torch.Tensor]:
+    """Make what returns a head's states of tokens and hidden states; more: further arguments."""
+
+    @torch.no_grad()
+    def read(tokens: list[int], hidden: torch.Tensor) -> torch.Tensor:
+        states: torch.Tensor = head(embed(torch.tensor([tokens])), hidden, *more)
+        return states
+
+    return read
 
 
 def published(

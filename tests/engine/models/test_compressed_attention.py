@@ -13,16 +13,21 @@ import tiny_deepseek4
 import torch
 from compared import relative
 from converted_gguf import convert
+from family_checks import (
+    TEXTS,
+    assert_goes_back_to_any_count,
+    assert_same_bits_in_blocks,
+    assert_same_words_drafted,
+    opening,
+)
 from model_edits import all_logits, edit_config, edit_tensors
 from safetensors.torch import save_file
 from session_runs import PICKS, PLAIN
 from tiny_deepseek4 import HEAVY, SIZES, SLIDING, SPARSE
-from tiny_nextn import Published, assert_as_published
+from tiny_nextn import assert_as_published
 
 import mlx_engine
-from mlx_engine.cache.contract import RowCount
 from mlx_engine.cache.prompt_format import CacheState, FileContents, collect_arrays, fill_caches
-from mlx_engine.engine import Engine
 from mlx_engine.loading.draft_model import build_drafter, read_drafter
 from mlx_engine.loading.folder import model_files_at
 from mlx_engine.loading.headers import read_headers
@@ -84,28 +89,19 @@ PUBLISHED = {
 """What WIDE's fields are called in DeepSeek's own config.json; None for those not there."""
 
 
-class Opened(NamedTuple):
-    tiny: Published
-    engine: Engine
-
-
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory):
     """Each variant once."""
-    engines = []
 
-    @cache
-    def get(name):
+    def publish(name):
         place = tmp_path_factory.mktemp("compressed") / "m"
         tiny = tiny_deepseek4.publish(place, head_number=int(name == ODD), **VARIANTS[name])
         if name == WIDE:
             edit_config(place, **PUBLISHED)
-        engines.append(mlx_engine.load(tiny.folder))
-        return Opened(tiny, engines[-1])
+        return tiny
 
-    yield get
-    for engine in engines:
-        engine.close()
+    with opening(publish) as get:
+        yield get
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -116,61 +112,19 @@ def test_logits_and_draft_logits_are_those_of_transformers(opened, name):
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_rows_are_the_same_bits_in_blocks_of_any_size(opened, name):
-    tiny, engine = opened(name)
-    model, found = engine.parts.model, []
-    for size in (1, 3, 21):
-        caches, made = model.make_caches(), []
-        for start in range(0, 21, size):
-            block = tiny.tokens[start : start + size]
-            made.append(model.logits(model.forward(mx.array([block]), caches)))
-            caches.commit(len(block))
-        found.append(mx.concatenate(made, axis=1))
-    for other in found[1:]:
-        assert mx.array_equal(other, found[0])
+    assert_same_bits_in_blocks(opened(name), 21)
 
 
 @pytest.mark.parametrize("name", [USUAL, ODD])
 def test_a_round_goes_back_to_any_number_of_its_rows(opened, name):
     """Told by the host, or known to the device alone; on and around the ends of entries."""
-    tiny, engine = opened(name)
-    model = engine.parts.model
-    block, after = tiny.tokens[20:24], tiny.tokens[24:29]
-
-    def begun(tokens, caches=None):
-        """Caches behind a text, and its last logits."""
-        caches = model.make_caches() if caches is None else caches.fork()
-        logits = model.logits(model.forward(mx.array([tokens]), caches))
-        return caches, logits
-
-    start = 14
-    before, _ = begun(tiny.tokens[:start])
-    before.commit(start)
-    for kept in range(5):
-        straight, _ = begun(tiny.tokens[:start] + block[:kept])
-        straight.commit(start + kept)
-        _, wanted = begun(after, straight)
-        for count in (kept, RowCount(mx.array([kept], dtype=mx.int32), 4)):
-            caches, _ = begun(block, before)
-            caches.commit(count)
-            _, found = begun(after, caches)
-            np.testing.assert_allclose(found, wanted, atol=2e-5)
-
-
-TEXTS = ("the fox and the fox", "abc abc abc", "1 2")
+    assert_goes_back_to_any_count(opened(name), (14,), 29)
 
 
 @pytest.mark.parametrize(("name", "temperature"), [(USUAL, 0), (ODD, 0.8)])
 def test_words_with_the_head_are_those_without(opened, name, temperature):
     """Of three chats alone and in shared passes."""
-    engine, picks = opened(name).engine, replace(PICKS, temperature=temperature)
-    asked = {"max_tokens": 6, "ignore_eos": True, "sampling": picks}
-    truth = [engine.generate(text, draft=PLAIN, **asked).tokens for text in TEXTS]
-    drafted = DraftOptions(depth=3)
-    alone = [engine.generate(text, draft=drafted, **asked) for text in TEXTS]
-    together = engine.generate_many(TEXTS, draft=drafted, **asked)
-    for answers in (alone, together):
-        assert [answer.tokens for answer in answers] == truth
-        assert sum(answer.stats.accepted for answer in answers)
+    assert_same_words_drafted(opened(name).engine, temperature)
 
 
 SPARKS = {

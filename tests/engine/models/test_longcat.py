@@ -1,26 +1,21 @@
 """LongCat-Flash: trunk and head against transformers and mlx-lm, rounds, words and chats."""
 
-from dataclasses import replace
-from functools import cache
-from typing import NamedTuple
+import shutil
 
 import mlx.core as mx
 import numpy as np
 import pytest
 import tiny_longcat
 from compared import normal, relative
+from family_checks import assert_same_bits_after_any_count, assert_same_words_drafted, opening
 from mlx_lm.utils import load_model as open_in_mlx_lm
 from mlx_lm.utils import save_model
 from model_edits import drop_tensors, edit_config, edit_tensors, logits
-from session_runs import PICKS, PLAIN
 from tiny_longcat import NGRAMS
-from tiny_nextn import Published, assert_as_published
+from tiny_nextn import assert_as_published
 
 import mlx_engine
-from mlx_engine.cache.contract import RowCount
-from mlx_engine.engine import Engine
 from mlx_engine.models.registry import family_for
-from mlx_engine.values.options import CacheOptions, DraftOptions
 
 YARN = {
     "rope_type": "yarn",
@@ -58,25 +53,15 @@ VARIANTS = {
 PLAINEST, ODD, _, LITE, _ = VARIANTS
 
 
-class Opened(NamedTuple):
-    tiny: Published
-    engine: Engine
-
-
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory):
     """Each variant once."""
-    engines = []
 
-    @cache
-    def get(name):
-        tiny = tiny_longcat.publish(tmp_path_factory.mktemp("longcat") / "m", **VARIANTS[name])
-        engines.append(mlx_engine.load(tiny.folder))
-        return Opened(tiny, engines[-1])
+    def publish(name):
+        return tiny_longcat.publish(tmp_path_factory.mktemp("longcat") / "m", **VARIANTS[name])
 
-    yield get
-    for engine in engines:
-        engine.close()
+    with opening(publish) as get:
+        yield get
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -88,25 +73,7 @@ def test_logits_and_draft_logits(opened, name):
 @pytest.mark.parametrize("name", [PLAINEST, ODD, LITE])
 def test_rows_are_the_same_bits_and_go_back_to_any_number(opened, name):
     """In blocks of any size; a count told by the host, or known to the device alone."""
-    tiny, engine = opened(name)
-    model, tokens = engine.parts.model, tiny.tokens[:17]
-
-    def run(block, caches):
-        return model.logits(model.forward(mx.array([block]), caches))
-
-    whole = run(tokens, model.make_caches())
-    for kept in range(5):
-        for count in (kept, RowCount(mx.array([kept], dtype=mx.int32), 4)):
-            caches = model.make_caches()
-            parts = [run(tokens[:8], caches)]
-            caches.commit(8)
-            parts.append(run(tokens[8 : 8 + kept] + [5] * (4 - kept), caches)[:, :kept])
-            caches.commit(count)
-            parts.append(run(tokens[8 + kept :], caches))
-            assert mx.array_equal(mx.concatenate(parts, axis=1), whole)
-
-
-TEXTS = ("the fox and the fox", "abc abc abc", "1 2")
+    assert_same_bits_after_any_count(opened(name), 8, 17)
 
 
 @pytest.mark.parametrize(
@@ -114,16 +81,7 @@ TEXTS = ("the fox and the fox", "abc abc abc", "1 2")
 )
 def test_words_with_the_head_are_those_without(opened, name, bits, temperature):
     """Of three chats alone and in shared passes."""
-    engine, picks = opened(name).engine, replace(PICKS, temperature=temperature)
-    asked = {"max_tokens": 6, "ignore_eos": True, "sampling": picks}
-    asked["cache"] = CacheOptions(bits=bits, head_bits=bits)
-    truth = [engine.generate(text, draft=PLAIN, **asked).tokens for text in TEXTS]
-    drafted = DraftOptions(depth=3)
-    alone = [engine.generate(text, draft=drafted, **asked) for text in TEXTS]
-    together = engine.generate_many(TEXTS, draft=drafted, **asked)
-    for answers in (alone, together):
-        assert [answer.tokens for answer in answers] == truth
-        assert sum(answer.stats.accepted for answer in answers)
+    assert_same_words_drafted(opened(name).engine, temperature, bits)
 
 
 def test_a_conversion_of_mlx_lm_and_weights_that_are_normed(opened, tmp_path):
@@ -132,9 +90,7 @@ def test_a_conversion_of_mlx_lm_and_weights_that_are_normed(opened, tmp_path):
     needed = {"attention_method": "MLA", "zero_expert_type": "identity", "rope_theta": 1e7}
     needed |= {"mla_scale_q_lora": True, "mla_scale_kv_lora": True}
     needed |= {"norm_topk_prob": True, "router_bias": True}
-    place.mkdir()
-    for file in tiny.folder.iterdir():
-        (place / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(tiny.folder, place)
     edit_config(place, **needed)
     bias = {f"model.layers.{n}.mlp.router.classifier.bias": normal((9,), n) for n in range(2)}
     edit_tensors(place, lambda arrays: arrays | bias)
@@ -151,9 +107,7 @@ def test_a_conversion_of_mlx_lm_and_weights_that_are_normed(opened, tmp_path):
 def test_a_lite_of_mlx_lm_whose_n_grams_do_not_end(opened, tmp_path):
     """Its words stand among the n-grams, and its class knows no end token; tables stay on disk."""
     tiny, place = opened(LITE).tiny, tmp_path / "m"
-    place.mkdir()
-    for file in tiny.folder.iterdir():
-        (place / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(tiny.folder, place)
     needed = {"mla_scale_q_lora": True, "mla_scale_kv_lora": True, "rope_theta": 1e7}
     edit_config(place, **needed, eos_token_id=299)
     theirs = open_in_mlx_lm(place)[0]
@@ -169,9 +123,7 @@ def test_a_lite_of_mlx_lm_whose_n_grams_do_not_end(opened, tmp_path):
 def test_a_file_of_the_head_alone(opened, tmp_path):
     """Its norm and embedding have no number, the rest has."""
     tiny, place = opened(PLAINEST).tiny, tmp_path / "m"
-    place.mkdir()
-    for file in tiny.folder.iterdir():
-        (place / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(tiny.folder, place)
     arrays = dict(mx.load(str(place / "model.safetensors")))
     heads = {n: a for n, a in arrays.items() if ".mtp." in n}
     mx.save_safetensors(str(tmp_path / "heads.safetensors"), heads)

@@ -1,32 +1,33 @@
 """MiniMax-M3: selected blocks of tokens, trunk and heads against transformers and mlx-lm."""
 
-from dataclasses import replace
-from functools import cache
-from typing import NamedTuple
-
 import mlx.core as mx
 import numpy as np
 import pytest
 import tiny_minimax
 from compared import normal, relative
 from converted_gguf import convert
+from family_checks import (
+    TEXTS,
+    assert_compiled_for_any_length,
+    assert_same_bits_after_any_count,
+    assert_same_words_drafted,
+    opening,
+)
 from mlx_lm.utils import load_model as open_in_mlx_lm
 from mlx_lm.utils import save_model
 from model_edits import edit_config, logits
 from session_runs import PICKS, PLAIN
 from tiny_eagle3 import TinyEagle, write_tiny_eagle
 from tiny_minimax import SPARSE
-from tiny_nextn import Published, assert_as_published
+from tiny_nextn import assert_as_published
 
 import mlx_engine
 from mlx_engine.cache.attention import AttentionCache
-from mlx_engine.cache.contract import RowCount
-from mlx_engine.engine import Engine
 from mlx_engine.models.indexer import GroupIndexer
 from mlx_engine.models.layer_specs import GroupIndexSpec
 from mlx_engine.models.registry import family_for
 from mlx_engine.models.weights import Part, WeightTable
-from mlx_engine.values.options import CacheOptions, DraftOptions, LoadOptions
+from mlx_engine.values.options import DraftOptions, LoadOptions
 
 VARIANTS = {
     "as published": {},
@@ -59,25 +60,15 @@ VARIANTS = {
 PLAINEST, ODD, _ = VARIANTS
 
 
-class Opened(NamedTuple):
-    tiny: Published
-    engine: Engine
-
-
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory):
     """Each variant once."""
-    engines = []
 
-    @cache
-    def get(name):
-        tiny = tiny_minimax.publish(tmp_path_factory.mktemp("minimax") / "m", **VARIANTS[name])
-        engines.append(mlx_engine.load(tiny.folder))
-        return Opened(tiny, engines[-1])
+    def publish(name):
+        return tiny_minimax.publish(tmp_path_factory.mktemp("minimax") / "m", **VARIANTS[name])
 
-    yield get
-    for engine in engines:
-        engine.close()
+    with opening(publish) as get:
+        yield get
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -103,41 +94,13 @@ def test_two_heads_one_after_the_other(tmp_path):
 @pytest.mark.parametrize("name", [PLAINEST, ODD])
 def test_rows_are_the_same_bits_and_go_back_to_any_number(opened, name):
     """Across the length from which blocks are selected; a count may be the device's alone."""
-    tiny, engine = opened(name)
-    model, tokens = engine.parts.model, tiny.tokens[:21]
-
-    def run(block, caches):
-        return model.logits(model.forward(mx.array([block]), caches))
-
-    whole, start = run(tokens, model.make_caches()), 10
-    for kept in range(5):
-        for count in (kept, RowCount(mx.array([kept], dtype=mx.int32), 4)):
-            caches = model.make_caches()
-            parts = [run(tokens[:start], caches)]
-            caches.commit(start)
-            block = tokens[start : start + kept] + [5] * (4 - kept)
-            parts.append(run(block, caches)[:, :kept])
-            caches.commit(count)
-            parts.append(run(tokens[start + kept :], caches))
-            assert mx.array_equal(mx.concatenate(parts, axis=1), whole)
-
-
-TEXTS = ("the fox and the fox", "abc abc abc", "1 2")
+    assert_same_bits_after_any_count(opened(name), 10, 21)
 
 
 @pytest.mark.parametrize(("name", "bits", "temperature"), [(PLAINEST, 8, 0), (ODD, 16, 0.8)])
 def test_words_with_the_head_are_those_without(opened, name, bits, temperature):
     """Of three chats alone and in shared passes, of which some select blocks and some not yet."""
-    engine, picks = opened(name).engine, replace(PICKS, temperature=temperature)
-    asked = {"max_tokens": 6, "ignore_eos": True, "sampling": picks}
-    asked["cache"] = CacheOptions(bits=bits, head_bits=bits)
-    truth = [engine.generate(text, draft=PLAIN, **asked).tokens for text in TEXTS]
-    drafted = DraftOptions(depth=3)
-    alone = [engine.generate(text, draft=drafted, **asked) for text in TEXTS]
-    together = engine.generate_many(TEXTS, draft=drafted, **asked)
-    for answers in (alone, together):
-        assert [answer.tokens for answer in answers] == truth
-        assert sum(answer.stats.accepted for answer in answers)
+    assert_same_words_drafted(opened(name).engine, temperature, bits)
 
 
 def test_eagle_3_drafts_for_it(opened, tmp_path):
@@ -154,13 +117,7 @@ def test_eagle_3_drafts_for_it(opened, tmp_path):
 
 def test_compiled_formulas_take_texts_of_any_length(opened, monkeypatch):
     """As on a GPU, where elementwise operations are compiled once for all shapes."""
-    tiny, engine = opened(PLAINEST)
-    monkeypatch.setattr("metal_kernels.stock.computes_on_gpu", lambda: True)
-    caches = engine.parts.model.make_caches()
-    for part in (tiny.tokens[:20], tiny.tokens[20:21], tiny.tokens[21:]):
-        hidden = engine.parts.model.forward(mx.array([part]), caches)
-        caches.commit(len(part))
-    assert relative(np.array(engine.parts.model.logits(hidden)[0]), tiny.logits[21:]) < 1e-4
+    assert_compiled_for_any_length(opened(PLAINEST), monkeypatch)
 
 
 def test_a_conversion_of_mlx_lm_and_a_config_that_transformers_saved(opened, tmp_path):

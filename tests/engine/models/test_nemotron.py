@@ -1,6 +1,7 @@
 """Nemotron 3's MTP head, two layers that are run as one block, against the same in PyTorch."""
 
 import json
+import shutil
 
 import mlx.core as mx
 import pytest
@@ -126,10 +127,7 @@ def test_impossible_configs_are_refused_by_name(tiny, tmp_path, changes, named):
 
 def test_a_head_of_other_layers_is_not_run(tiny, tmp_path):
     """And the model says so, and answers without it."""
-    place = tmp_path / "m"
-    place.mkdir()
-    for file in tiny.folder.iterdir():
-        (place / file.name).write_bytes(file.read_bytes())
+    place = shutil.copytree(tiny.folder, tmp_path / "m")
     edit_config(place, mtp_layers_block_type=["moe", "attention"])
     engine = mlx_engine.load(place)
     assert (engine.description.mtp_heads, engine.description.mtp.code) == (0, "heads-not-run")

@@ -2,12 +2,13 @@
 
 import json
 import resource
+import shutil
 
 import mlx.core as mx
-import numpy as np
 import pytest
 from compared import relative
-from model_edits import edit_config, edit_tensors
+from family_checks import Opened, assert_compiled_for_any_length
+from model_edits import edit_config, edit_tensors, logits
 from session_runs import PICKS, PLAIN
 from tiny_nextn import assert_as_published
 from tiny_qwen4 import END, SIZES, publish
@@ -79,21 +80,6 @@ def engine(tiny):
     made.close()
 
 
-def copied(tiny, place):
-    """The same files, to be edited."""
-    place.mkdir()
-    for file in tiny.folder.iterdir():
-        (place / file.name).write_bytes(file.read_bytes())
-    return place
-
-
-def logits(folder, tokens):
-    engine = mlx_engine.load(folder)
-    found = engine.logits(tokens)
-    engine.close()
-    return found
-
-
 def test_logits_and_draft_logits(engine, tiny):
     assert_as_published(engine, tiny)
 
@@ -139,12 +125,7 @@ def test_a_text_goes_on_otherwise_from_an_earlier_place(engine, tiny, length):
 
 def test_compiled_formulas_take_texts_of_any_length(engine, tiny, monkeypatch):
     """As on a GPU, where elementwise operations are compiled once for all shapes."""
-    monkeypatch.setattr("metal_kernels.stock.computes_on_gpu", lambda: True)
-    caches = engine.parts.model.make_caches()
-    for part in (tiny.tokens[:20], tiny.tokens[20:21], tiny.tokens[21:]):
-        hidden = engine.parts.model.forward(mx.array([part]), caches)
-        caches.commit(len(part))
-    assert relative(np.array(engine.parts.model.logits(hidden)[0]), tiny.logits[21:]) < 1e-4
+    assert_compiled_for_any_length(Opened(tiny, engine), monkeypatch)
 
 
 def test_what_is_saved_of_a_prompt(engine, tiny, tmp_path):
@@ -190,7 +171,7 @@ def small(tmp_path_factory):
 
 def test_a_head_that_reads_what_the_trunk_reads_is_right(small, tmp_path):
     """Where blocks add nothing, the next token follows from one alone, for trunk and head alike."""
-    place = copied(small, tmp_path / "m")
+    place = shutil.copytree(small.folder, tmp_path / "m")
     adding = (
         "out_proj.weight",
         "o_proj.weight",
@@ -219,7 +200,7 @@ def test_a_head_that_reads_what_the_trunk_reads_is_right(small, tmp_path):
 @pytest.mark.parametrize("prefix", ["mtp.", ""])
 def test_a_head_in_a_file_of_its_own(small, tmp_path, prefix):
     """With the names of the published files, and as converters split it off."""
-    place = copied(small, tmp_path / "m")
+    place = shutil.copytree(small.folder, tmp_path / "m")
     arrays = mx.load(str(small.folder / "model.safetensors"))
     heads = {n.replace("mtp.", prefix): a for n, a in arrays.items() if n.startswith("mtp.")}
     edit_tensors(place, lambda a: {n: t for n, t in a.items() if not n.startswith("mtp.")})
@@ -249,7 +230,7 @@ def test_what_is_said_of_a_table_on_disk(small):
 )
 def test_another_reading_is_seen(small, tmp_path, changes):
     """Of the hashes, where n-grams end, the gate, and how many blocks are selected."""
-    place = copied(small, tmp_path / "m")
+    place = shutil.copytree(small.folder, tmp_path / "m")
     assert relative(logits(place, small.tokens), small.logits) < 1e-4
     edit_config(place, **changes)
     assert relative(logits(place, small.tokens), small.logits) > 1e-2
@@ -274,7 +255,7 @@ FORMS = {
 
 def test_a_table_of_4_gigabytes_takes_no_memory(small, tmp_path):
     """Neither does a file of it, which is empty here."""
-    place = copied(small, tmp_path / "m")
+    place = shutil.copytree(small.folder, tmp_path / "m")
     edit_tensors(place, lambda arrays: {n: a for n, a in arrays.items() if ".shard_" not in n})
     edit_config(place, ngram_vocab_size_base=4_000_000)
     (place / "model.safetensors").rename(place / "model-00001-of-00002.safetensors")
@@ -319,7 +300,7 @@ def test_a_table_on_disk_in_every_form(small, tmp_path, form):
         }
         return rest | made
 
-    places = [copied(small, tmp_path / name) for name in ("dense", "stored")]
+    places = [shutil.copytree(small.folder, tmp_path / name) for name in ("dense", "stored")]
     edit_tensors(places[0], lambda arrays: rewritten(arrays, lambda a: {"weight": values(a)}))
     edit_tensors(places[1], lambda arrays: rewritten(arrays, stored))
     if form == "fp8":
@@ -343,7 +324,7 @@ def mark_fp8(place):
 
 
 def test_a_table_that_lacks_a_shard_is_refused(small, tmp_path):
-    place = copied(small, tmp_path / "m")
+    place = shutil.copytree(small.folder, tmp_path / "m")
     edit_tensors(place, lambda arrays: {n: a for n, a in arrays.items() if ".shard_1" not in n})
     with pytest.raises(mlx_engine.BadModelFile, match="ngram_embedding, shard 1"):
         mlx_engine.load(place)

@@ -2,10 +2,8 @@
 
 import json
 import re
-from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
@@ -16,17 +14,21 @@ import tiny_sparse
 import transformers as hf
 from compared import normal, relative
 from converted_gguf import convert
+from family_checks import (
+    assert_compiled_for_any_length,
+    assert_goes_back_to_any_count,
+    assert_same_bits_in_blocks,
+    assert_same_words_drafted,
+    opening,
+)
 from mlx_lm.utils import load_model as open_in_mlx_lm
 from mlx_lm.utils import save_model
 from model_edits import edit_config, logits
-from session_runs import PICKS, PLAIN
-from tiny_nextn import LAYER, Published, assert_as_published
+from tiny_nextn import LAYER, assert_as_published
 from tiny_sparse import SIZES
 
 import mlx_engine
 from mlx_engine.cache.attention import AttentionCache
-from mlx_engine.cache.contract import RowCount
-from mlx_engine.engine import Engine
 from mlx_engine.loading.gguf.metadata import GgufMetadata
 from mlx_engine.loading.gguf.nextn import Deepseek32Gguf
 from mlx_engine.models import latent_attention
@@ -34,7 +36,6 @@ from mlx_engine.models.indexer import Indexer
 from mlx_engine.models.layer_specs import IndexerSpec, LatentAttentionSpec, RopeSpec
 from mlx_engine.models.registry import family_for
 from mlx_engine.models.weights import Part, WeightTable
-from mlx_engine.values.options import CacheOptions, DraftOptions
 
 YARN = {
     "rope_type": "yarn",
@@ -134,27 +135,17 @@ HY4, FEW = "Hy4", "Hy4, three streams, a low limit, few tokens"
 POOLS, THREES = "5.3", "5.3, three streams, free decays, pools of three"
 
 
-class Opened(NamedTuple):
-    tiny: Published
-    engine: Engine
-
-
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory):
     """Each variant once."""
-    engines = []
 
-    @cache
-    def get(name):
+    def publish(name):
         kind, changes = VARIANTS[name]
         writer = WRITERS.get(kind, partial(tiny_sparse.publish, kind))
-        tiny = writer(tmp_path_factory.mktemp("sparse") / "m", **changes)
-        engines.append(mlx_engine.load(tiny.folder))
-        return Opened(tiny, engines[-1])
+        return writer(tmp_path_factory.mktemp("sparse") / "m", **changes)
 
-    yield get
-    for engine in engines:
-        engine.close()
+    with opening(publish) as get:
+        yield get
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -166,17 +157,7 @@ def test_logits_and_draft_logits_below_and_above_the_selection(opened, name):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_rows_are_the_same_bits_in_blocks_of_any_size(opened, name):
     """On both sides of the length from which tokens are selected, and across it."""
-    tiny, engine = opened(name)
-    model, found = engine.parts.model, []
-    for size in (1, 3, 27):
-        caches, made = model.make_caches(), []
-        for start in range(0, 27, size):
-            block = tiny.tokens[start : start + size]
-            made.append(model.logits(model.forward(mx.array([block]), caches)))
-            caches.commit(len(block))
-        found.append(mx.concatenate(made, axis=1))
-    for other in found[1:]:
-        assert mx.array_equal(other, found[0])
+    assert_same_bits_in_blocks(opened(name), 27)
 
 
 @pytest.mark.parametrize("name", ["3.2", SHARED])
@@ -208,38 +189,15 @@ def test_a_round_goes_back_to_any_number_of_its_rows(opened, name):
 
     A prompt read at once masks what is not selected; rows behind it gather what is.
     """
-    tiny, engine = opened(name)
-    model = engine.parts.model
-    indexer = next(filter(None, (indexer_of(block.mixer) for block in model.spec.blocks)))
+    blocks = opened(name).engine.parts.model.spec.blocks
+    indexer = next(filter(None, (indexer_of(block.mixer) for block in blocks)))
     most = (indexer.most + 1) * indexer.pool - 1 if indexer.pool else indexer.most
-    block, after = tiny.tokens[20:24], tiny.tokens[24:27]
-
-    def begun(tokens, caches=None):
-        """Caches behind a text, and its last logits."""
-        caches = model.make_caches() if caches is None else caches.fork()
-        logits = model.logits(model.forward(mx.array([tokens]), caches))
-        return caches, logits
-
-    for start in (most - 3, most - 1):
-        before, _ = begun(tiny.tokens[:start])
-        before.commit(start)
-        for kept in range(5):
-            straight, _ = begun(tiny.tokens[:start] + block[:kept])
-            straight.commit(start + kept)
-            _, wanted = begun(after, straight)
-            for count in (kept, RowCount(mx.array([kept], dtype=mx.int32), 4)):
-                caches, _ = begun(block, before)
-                caches.commit(count)
-                _, found = begun(after, caches)
-                np.testing.assert_allclose(found, wanted, atol=2e-5)
+    assert_goes_back_to_any_count(opened(name), (most - 3, most - 1), 27)
 
 
 def indexer_of(mixer):
     """Of a layer that has one."""
     return mixer.indexer if isinstance(mixer, LatentAttentionSpec) else None
-
-
-TEXTS = ("the fox and the fox", "abc abc abc", "1 2")
 
 
 @pytest.mark.parametrize(
@@ -258,16 +216,7 @@ def test_words_with_the_head_are_those_without(opened, name, bits, temperature):
 
     Index keys stay in 16 bits.
     """
-    engine, picks = opened(name).engine, replace(PICKS, temperature=temperature)
-    asked = {"max_tokens": 8, "ignore_eos": True, "sampling": picks}
-    asked["cache"] = CacheOptions(bits=bits, head_bits=bits)
-    truth = [engine.generate(text, draft=PLAIN, **asked).tokens for text in TEXTS]
-    drafted = DraftOptions(depth=3)
-    alone = [engine.generate(text, draft=drafted, **asked) for text in TEXTS]
-    together = engine.generate_many(TEXTS, draft=drafted, **asked)
-    for answers in (alone, together):
-        assert [answer.tokens for answer in answers] == truth
-        assert sum(answer.stats.accepted for answer in answers)
+    assert_same_words_drafted(opened(name).engine, temperature, bits, max_tokens=8)
 
 
 @pytest.mark.parametrize("name", [SHARED, HY4, POOLS, THREES])
@@ -290,13 +239,7 @@ def test_a_prompt_masks_what_is_not_selected(opened, monkeypatch, name):
 @pytest.mark.parametrize("name", [SHARED, HY4, POOLS])
 def test_compiled_formulas_take_texts_of_any_length(opened, monkeypatch, name):
     """As on a GPU, where elementwise operations are compiled once for all shapes."""
-    tiny, engine = opened(name)
-    monkeypatch.setattr("metal_kernels.stock.computes_on_gpu", lambda: True)
-    caches = engine.parts.model.make_caches()
-    for part in (tiny.tokens[:20], tiny.tokens[20:21], tiny.tokens[21:]):
-        hidden = engine.parts.model.forward(mx.array([part]), caches)
-        caches.commit(len(part))
-    assert relative(np.array(engine.parts.model.logits(hidden)[0]), tiny.logits[21:]) < 1e-4
+    assert_compiled_for_any_length(opened(name), monkeypatch)
 
 
 def test_saved_rows_hold_the_keys_of_indexers(opened):
