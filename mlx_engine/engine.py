@@ -61,6 +61,7 @@ from mlx_engine.values.options import (
     require,
     stop_strings,
 )
+from mlx_engine.values.picture import Picture
 
 if TYPE_CHECKING:
     from mlx_engine.models.drafters.target import SmallModel
@@ -407,6 +408,11 @@ class Engine:
         """
         self._check()
         return self._parts.tokenizer.encode(text, add_special)
+
+    def picture_tokens(self, picture: Picture) -> int:
+        """Count the tokens that a picture takes in a prompt. Raises BadPicture, also if blind."""
+        self._check()
+        return self._parts.pictures.require_tower().token_grid(picture).tokens
 
     def detokenize(self, tokens: Sequence[int]) -> str:
         """Decode token ids, special tokens included. Raises BadPrompt for unknown ids."""

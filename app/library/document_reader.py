@@ -74,7 +74,7 @@ def read_pages(
     pdf: AttachedPdf, is_wanted: Callable[[], bool] = lambda: True
 ) -> AttachedPdf | Refused:
     """Read the first MOST_PAGES pages of a PDF as pictures, which then stand for it; limits as of
-    `read_document`.
+    `read_document`, at which the pages before are kept.
     """
     said = _said_of(pdf.path, ["pages", str(MOST_PAGES)], is_wanted)
     if isinstance(said, Refused):
@@ -106,8 +106,13 @@ def _said_of(
             )
         )
     command = [sys.executable, "-P", "-c", START, str(PACKAGES), str(path), *asked]
+    pages, said = list[str](), dict[str, Any]()
     try:
-        said: dict[str, Any] = json.loads(_output(command, is_wanted))
+        *lines, _ = _output(command, is_wanted).split(b"\n")  # one that was cut off is not whole
+        with suppress(ValueError):  # a library wrote something of its own
+            for line in map(json.loads, lines):
+                pages += line.pop("pages", ())
+                said |= line
     except subprocess.TimeoutExpired:
         return Refused(
             Words(
@@ -116,18 +121,21 @@ def _said_of(
                 seconds=LONGEST_S,
             )
         )
-    except ValueError:  # it was killed, or had no memory left
-        return Refused(
-            Words("{name} could not be read: paste the part that matters instead.", name=name)
-        )
+    if pages or "text" in said:
+        return {**said, "pages": pages}
     if "problem" in said:
         problem = words_from_text(said["problem"])
         return Refused(Words("{name} {problem}", name=name, problem=problem))
-    return said
+    return Refused(  # it was killed, or had no memory left
+        Words("{name} could not be read: paste the part that matters instead.", name=name)
+    )
 
 
 def _output(command: Sequence[str], is_wanted: Callable[[], bool]) -> bytes:
-    """Return the output of a child process, killed when it takes too long or is not wanted."""
+    """Return the output of a child process, killed when it takes too long or is not wanted.
+
+    Raises TimeoutExpired where it was killed before its first line.
+    """
     end = time.monotonic() + LONGEST_S + PATIENCE_S
     nowhere, pipe = subprocess.DEVNULL, subprocess.PIPE
     with subprocess.Popen(command, stdin=nowhere, stdout=pipe, stderr=nowhere) as process:
@@ -137,6 +145,9 @@ def _output(command: Sequence[str], is_wanted: Callable[[], bool]) -> bytes:
             except subprocess.TimeoutExpired:
                 if not is_wanted() or time.monotonic() > end:
                     process.kill()
+                    output = process.communicate()[0]
+                    if b"\n" in output:
+                        return output
                     raise
 
 
@@ -150,8 +161,8 @@ NO_MEMORY = Words("needs too much memory to be read: paste the part that matters
 
 
 def main() -> None:
-    """Write what the file in the arguments holds: {"text": ...}, or {"pages": [JPEG in base64],
-    "page_count": ...}, or {"problem": Words as text}.
+    """Write what the file in the arguments holds, in lines: {"text": ...}, or {"pages": [a JPEG in
+    base64], "page_count": ...} of each page, or {"problem": Words as text}.
     """
     path, wants_pages, most = Path(sys.argv[2]), sys.argv[3] == "pages", int(sys.argv[4])
     Thread(target=_end_at_most_memory, daemon=True).start()
@@ -159,15 +170,19 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     with path.open("rb") as file:
         is_pdf = document_kind(path, file.read(4)) == "PDF"
-    said: dict[str, object]
+
+    def say(said: dict[str, object]) -> None:
+        sys.stdout.write(f"{json.dumps(said)}\n")
+        sys.stdout.flush()
+
     try:
         if wants_pages:
-            said = _drawn_pages(path, most)
+            for page in _drawn_pages(path, most):
+                say(page)
         else:
-            said = {"text": _joined(_pdf_texts(path) if is_pdf else _word_lines(path), most)}
+            say({"text": _joined(_pdf_texts(path) if is_pdf else _word_lines(path), most)})
     except Exception as error:  # damage shows in all kinds of them
-        said = {"problem": words_to_text(_what_is_wrong(error))}
-    sys.stdout.write(json.dumps(said))
+        say({"problem": words_to_text(_what_is_wrong(error))})
 
 
 def _end_at_most_memory() -> None:
@@ -244,12 +259,11 @@ def _pdf_texts(path: Path) -> Iterator[str]:
         raise locked from error
 
 
-def _drawn_pages(path: Path, most: int) -> dict[str, object]:
+def _drawn_pages(path: Path, most: int) -> Iterator[dict[str, object]]:
     """Draw the first pages of a PDF, with what is filled into its forms, as long as time allows."""
     from pypdfium2 import PdfDocument
 
-    end, pages = time.monotonic() + LONGEST_S, list[str]()
-    document = PdfDocument(path)
+    end, document = time.monotonic() + LONGEST_S, PdfDocument(path)
     document.init_forms()
     for page in (document[number] for number in range(min(len(document), most))):
         width, height = page.get_size()
@@ -257,10 +271,10 @@ def _drawn_pages(path: Path, most: int) -> dict[str, object]:
         file = BytesIO()
         page.render(scale=scale).to_pil().save(file, "JPEG", quality=JPEG_QUALITY, subsampling=0)
         page.close()
-        pages.append(b64encode(file.getvalue()).decode("ascii"))
+        drawn = b64encode(file.getvalue()).decode("ascii")
+        yield {"pages": [drawn], "page_count": len(document)}
         if time.monotonic() > end:
             break
-    return {"pages": pages, "page_count": len(document)}
 
 
 def _word_lines(path: Path) -> Iterator[str]:

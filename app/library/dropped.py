@@ -260,8 +260,9 @@ def _may_see_with(model: Path, tower: Path) -> bool:
 
 
 def _chosen(model: Path, tower: Path) -> Path | None:
-    """Return the tower to load a model with, None for one beside it, which is found anyway."""
-    return None if tower.parent == model.parent else tower
+    """Return the tower to load a model with, None for the only one beside it, found anyway."""
+    beside = [file.name for file in model.parent.iterdir() if may_be_tower(file.name)]
+    return None if tower.parent == model.parent and beside == [tower.name] else tower
 
 
 def _owner_of(tower: Path, in_use: Path | None) -> Dropped:

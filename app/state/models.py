@@ -38,6 +38,7 @@ from app.worker.requests import (
 )
 from mlx_engine.hub import weight_files
 from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.picture import Picture
 from mlx_engine.values.words import join_words
 
 READ_AGAIN = "prompt-file-other"
@@ -72,8 +73,8 @@ class ModelState(State):
 
     in_use, description: the request that loaded the model in use, and its description; None for
     none. resting: the model that the next question loads. progress: of the newest load, None
-    without one. memory: bytes of model, draft model and caches. token_counts: of the texts counted
-    last with the model in use.
+    without one. memory: bytes of model, draft model and caches. token_counts: of the texts and
+    pictures counted last with the model in use.
 
     Signals:
         changed: any of these but progress, memory and token_counts.
@@ -105,7 +106,7 @@ class ModelState(State):
         self.resting: Resting | None = None
         self.progress: LoadProgress | None = None
         self.memory = 0
-        self.token_counts: Mapping[str, int] = {}
+        self.token_counts: Mapping[str | Picture, int | None] = {}
 
     @property
     def may_see(self) -> bool:
@@ -198,10 +199,10 @@ class ModelState(State):
             self.resting = None
             self.changed.emit()
 
-    def count(self, texts: tuple[str, ...]) -> None:
-        """Request the number of tokens of texts."""
-        if texts and self.description is not None:
-            self._request(CountTokens(texts))
+    def count(self, contents: tuple[str | Picture, ...]) -> None:
+        """Request the number of tokens of texts and pictures."""
+        if contents and self.description is not None:
+            self._request(CountTokens(contents))
 
     # what the engine's thread reports
 
@@ -228,8 +229,8 @@ class ModelState(State):
             case MemoryHeld(nbytes):
                 self.memory = nbytes
                 self.progressed.emit()
-            case TokensCounted(texts, counts):
-                self.token_counts = dict(zip(texts, counts, strict=True))
+            case TokensCounted(contents, counts):
+                self.token_counts = dict(zip(contents, counts, strict=True))
                 self.progressed.emit()
 
     def _use(self, loaded: ModelLoaded) -> None:

@@ -92,14 +92,19 @@ class PdfChip(AttachmentChip):
         shown, count = len(self.pdf.pages), self.pdf.page_count
         if not self.goes_as_pictures:
             super().show_tokens(tokens, is_too_long)
-        elif shown < count:
-            self._say(tr("{shown:,} of {count:,} pages as pictures", shown=shown, count=count))
+            return
+        if shown < count:
+            words = tr("{shown:,} of {count:,} pages as pictures", shown=shown, count=count)
         else:
-            self._say(tr("{n:,} pages as pictures", "1 page as a picture", count))
+            words = tr("{n:,} pages as pictures", "1 page as a picture", count)
+        told = [] if tokens is None else [tr("{n:,} tokens", "1 token", tokens)]
+        self._say(" · ".join([words, *told]), is_too_long)
 
 
 class PictureChip(QFrame):
-    """A picture of an unsent message, or of a PDF. remove: its button."""
+    """A picture of an unsent message, or of a PDF, with its tokens once counted. remove: button."""
+
+    tokens: int | None = None
 
     def __init__(
         self, picture: Picture, number: int, disk: LatestTask, pdf: PdfChip | None
@@ -108,9 +113,14 @@ class PictureChip(QFrame):
         self.picture, self.pdf = picture, pdf
         self.setProperty("role", "chip")
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
-        thumbnail = Thumbnail(picture, PICTURE_HEIGHT, number, disk, self)
+        self.thumbnail = Thumbnail(picture, PICTURE_HEIGHT, number, disk, self)
         self.remove = IconButton("close", tr("Remove picture {number}", number=number))
-        row(thumbnail, self.remove, of=self, margins=(2, 2, 2, 2), spacing=2)
+        row(self.thumbnail, self.remove, of=self, margins=(2, 2, 2, 2), spacing=2)
+
+    def show_tokens(self, tokens: int | None) -> None:
+        """Show the number of tokens, None if it is not known."""
+        self.tokens = tokens
+        self.thumbnail.show_tokens(tokens)
 
 
 class PictureRows(QWidget):
@@ -266,11 +276,23 @@ class AttachmentRow(QWidget):
         self.stop_reading.setVisible(bool(names))
         self._say()
 
-    def show_tokens(self, counts: Sequence[int | None], room: int | None) -> None:
-        """Show the tokens of each attachment; room: tokens that the model can still read."""
+    def show_tokens(
+        self, counts: Sequence[int | None], room: int | None, of_pictures: Sequence[int | None] = ()
+    ) -> None:
+        """Show the tokens of each attachment and picture; room: tokens that the model can read."""
         self._room = room
-        for chip, count in zip(self._texts, counts, strict=False):
+
+        def show(chip: AttachmentChip, count: int | None) -> None:
             chip.show_tokens(count, room is not None and count is not None and count >= room)
+
+        for chip, count in zip(self._texts, counts, strict=False):
+            show(chip, count)
+        for picture, count in zip(self._pictures, of_pictures, strict=False):
+            picture.show_tokens(count)
+        for chip in self._chips:
+            if chip.goes_as_pictures:
+                pages = [page.tokens for page in self._pages_of(chip)]
+                show(chip, None if None in pages else sum(filter(None, pages)))
         self._say()
 
     def show_vision(self, why_not: str, of_chat: str = "") -> None:
@@ -286,7 +308,8 @@ class AttachmentRow(QWidget):
 
     def _say(self) -> None:
         counts, room = [chip.tokens for chip in self._texts], self._room
-        self.too_long = "" if room is None else why_too_long(self.attachments(), counts, room)
+        seen = sum(chip.tokens or 0 for chip in self._pictures)
+        self.too_long = "" if room is None else why_too_long(self.attachments(), counts, room, seen)
         self.unseen = self._blind_to_chat or (self._blind if self._pictures else "")
         words = "\n".join(filter(None, (self._refused, self.too_long, self.unseen)))
         say(self._problem, words)
@@ -390,9 +413,12 @@ def _told(problems: Sequence[str]) -> str:
 
 
 def why_too_long(
-    attachments: Sequence[AttachedText], counts: Sequence[int | None], room: int
+    attachments: Sequence[AttachedText], counts: Sequence[int | None], room: int, of_pictures: int
 ) -> str:
-    """Say why a model with room for so many tokens cannot read these, "" if it can."""
+    """Say why a model with room for so many tokens cannot read these and pictures, "" if it can.
+
+    of_pictures: tokens of all pictures together.
+    """
     for attachment, count in zip(attachments, counts, strict=False):
         if count is not None and count >= room:
             return tr(
@@ -402,7 +428,7 @@ def why_too_long(
                 tokens=count,
                 room=room,
             )
-    together = sum(count or 0 for count in counts)
+    together = sum(count or 0 for count in counts) + of_pictures
     if together < room:
         return ""
     return tr(

@@ -371,15 +371,16 @@ class Composer(QFrame):
         self._files.give_up()
 
     def _count(self) -> None:
-        """Request the tokens of the attachments."""
+        """Request the tokens of the attachments and pictures."""
         self._keep()
-        self._models.count(tuple(map(fenced, self.attachments())))
+        self._models.count((*map(fenced, self.attachments()), *self.pictures()))
         self._show_tokens()
 
     def _show_tokens(self) -> None:
         model, counts = self._models.description, self._models.token_counts
         room = model.context_length if model else None
-        self.row.show_tokens([counts.get(fenced(one)) for one in self.attachments()], room)
+        texts = [counts.get(fenced(attachment)) for attachment in self.attachments()]
+        self.row.show_tokens(texts, room, [counts.get(picture) for picture in self.pictures()])
         self._refresh()
 
     # sending

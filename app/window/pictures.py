@@ -144,8 +144,7 @@ class Thumbnail(QAbstractButton):
         self._pressed_at = QPoint()
         self._folder: QTemporaryDir | None = None
         self.setAccessibleName(tr("Picture {number}", number=number))
-        self.setAccessibleDescription(size_in_words(picture))
-        set_tip(self, tr("{size}: open it large", size=size_in_words(picture)))
+        self.show_tokens(None)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.clicked.connect(lambda: PictureDialog(picture, self.window()).open())
@@ -159,6 +158,14 @@ class Thumbnail(QAbstractButton):
                 self.update()
 
         disk.run_each(lambda: scaled(picture, 2 * side, side), show)
+
+    def show_tokens(self, tokens: int | None) -> None:
+        """Tell the size and, if it is known, what the picture takes of the model's context."""
+        size = size_in_words(self._picture)
+        told = [] if tokens is None else [tr("{n:,} tokens", "1 token", tokens)]
+        words = ", ".join([size, *told])
+        self.setAccessibleDescription(words)
+        set_tip(self, tr("{size}: open it large", size=words))
 
     def drag_data(self) -> QMimeData:
         """Return the picture as an image and as a file, which is there as long as this widget."""

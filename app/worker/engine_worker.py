@@ -31,6 +31,8 @@ from app.worker.requests import (
     UnloadModel,
 )
 from mlx_engine.service.engine_thread import EngineThread, QueuedAnswer
+from mlx_engine.values.errors import BadPicture
+from mlx_engine.values.picture import Picture
 
 if TYPE_CHECKING:
     from mlx_engine import Engine
@@ -38,6 +40,21 @@ if TYPE_CHECKING:
 SHUTDOWN_S = 2.0
 BRIEF = 200_000
 """Characters that are counted during answers, in a few hundredths of a second."""
+
+
+def _length(contents: tuple[str | Picture, ...]) -> int:
+    """Characters of these contents: a picture, which is counted by its size, has none."""
+    return sum(len(content) for content in contents if isinstance(content, str))
+
+
+def _tokens(engine: "Engine", content: str | Picture) -> int | None:
+    """Count the tokens of a text or picture, None for a picture that the model does not see."""
+    if isinstance(content, str):
+        return len(engine.tokenize(content))
+    try:
+        return engine.picture_tokens(content)
+    except BadPicture:
+        return None
 
 
 class WindowDesk:
@@ -90,10 +107,10 @@ class WindowDesk:
                 self._loads[-1].done.add_done_callback(lambda _: self._measure_when_idle())
             case MeasureCosts():
                 self._measure_when_idle()
-            case CountTokens(texts) if self.thread.is_answering and sum(map(len, texts)) > BRIEF:
-                self.thread.when_idle(lambda: self._count(texts))
-            case CountTokens(texts):
-                self._count(texts)
+            case CountTokens(contents) if self.thread.is_answering and _length(contents) > BRIEF:
+                self.thread.when_idle(lambda: self._count(contents))
+            case CountTokens(contents):
+                self._count(contents)
 
     def _ask(self, question: Ask) -> None:
         answer = WindowAnswer(question, self._model, self._reply, self._chats_answering)
@@ -136,10 +153,11 @@ class WindowDesk:
 
         load.done.add_done_callback(end)
 
-    def _count(self, texts: tuple[str, ...]) -> bool:
+    def _count(self, contents: tuple[str | Picture, ...]) -> bool:
         engine = self.thread.engine
         if engine is not None:
-            self._reply(TokensCounted(texts, tuple(len(engine.tokenize(text)) for text in texts)))
+            counts = tuple(_tokens(engine, content) for content in contents)
+            self._reply(TokensCounted(contents, counts))
         return True
 
     def _measure_when_idle(self) -> None:

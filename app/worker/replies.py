@@ -10,6 +10,7 @@ from mlx_engine.values.conversation import Event
 from mlx_engine.values.errors import EngineError, OutOfMemory, is_out_of_memory
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import DraftOutput
+from mlx_engine.values.picture import Picture
 from mlx_engine.values.words import Words
 
 
@@ -96,10 +97,10 @@ class CostsMeasured:
 
 @dataclass(frozen=True, slots=True)
 class TokensCounted:
-    """Token counts of texts, in their order."""
+    """Token counts of texts and pictures, in their order; None where the model sees no picture."""
 
-    texts: tuple[str, ...]
-    counts: tuple[int, ...]
+    contents: tuple[str | Picture, ...]
+    counts: tuple[int | None, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from app.values.chat_settings import ChatSettings
 from mlx_engine.values.conversation import Message, Tool
 from mlx_engine.values.options import UNQUANTISED, CacheOptions, LoadOptions
+from mlx_engine.values.picture import Picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +79,9 @@ class MeasureCosts:
 
 @dataclass(frozen=True, slots=True)
 class CountTokens:
-    """Count the tokens of these texts with the model in use."""
+    """Count the tokens of these texts and pictures with the model in use."""
 
-    texts: tuple[str, ...]
+    contents: tuple[str | Picture, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5894,6 +5894,10 @@ Für Details klicken.</translation>
         <translation>{origin}: Die Chat-Vorlage hat keinen Platz für Bilder. Holen Sie die Vorlage, die mit dem Modell veröffentlicht wurde, oder lassen Sie die Bilder weg.</translation>
     </message>
     <message>
+        <source>This model&apos;s files ask for cut-outs of long pictures beside the whole one (pan and scan); each picture is read whole here, once.</source>
+        <translation>Die Dateien dieses Modells verlangen Ausschnitte langer Bilder neben dem ganzen (Pan and Scan); hier wird jedes Bild einmal und im Ganzen gelesen.</translation>
+    </message>
+    <message>
         <source>This model sees no pictures: it was made for text alone.</source>
         <translation>Dieses Modell sieht keine Bilder: Es ist nur für Text gemacht.</translation>
     </message>

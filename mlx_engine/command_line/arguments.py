@@ -302,8 +302,8 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
 
 def _add_inspect(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="FILE", help="a GGUF file, a model folder or a hub id")
-    heads = "--heads PATH"
-    _add_flags(parser, None, {heads: LOADING[heads], "--json": "print one JSON object"})
+    parts = {flag: LOADING[flag] for flag in ("--heads PATH", "--vision FILE")}
+    _add_flags(parser, None, parts | {"--json": "print one JSON object"})
 
 
 def _add_bench(parser: argparse.ArgumentParser) -> None:

@@ -115,9 +115,8 @@ def inspect(arguments: Namespace, runtime: Runtime) -> int:
     screen = make_screen(runtime.stdout, runtime.stderr, is_plain=False)
     fetched = percent_progress(screen.show_status, DOWNLOADING)
     try:
-        model = runtime.inspect(
-            arguments.model, heads=arguments.heads, on_download=fetched, text=True
-        )
+        places = {"heads": arguments.heads, "vision": arguments.vision}
+        model = runtime.inspect(arguments.model, **places, on_download=fetched, text=True)
     finally:
         screen.show_status("")
     gpu_bytes = runtime.machine().gpu_bytes or ROOMY

@@ -22,7 +22,7 @@ from mlx_engine.loading.stored_weights import (
     vision_group,
     weights_by_group,
 )
-from mlx_engine.loading.vision import picture_sizes
+from mlx_engine.loading.vision import picture_sizes, vision_remarks
 from mlx_engine.models.family import ModelSizes
 from mlx_engine.values.errors import BadModelFile, BadOption, Reason
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
@@ -120,6 +120,7 @@ def describe(
         ),
         declined=headers.unpacked_reasons
         + headers.heads.remarks
+        + vision_remarks(headers.vision)
         + (() if recommended.ignored is None else (recommended.ignored,))
         + (_unpacking_reason(nbytes, groups) if is_unpacked else ()),
     )

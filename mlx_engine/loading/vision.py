@@ -166,6 +166,18 @@ def find_gguf_vision(
     return _no_vision("no-mmproj") if error is None else _unusable_vision(error)
 
 
+_PAN_AND_SCAN = Words(
+    "This model's files ask for cut-outs of long pictures beside the whole one (pan and scan); "
+    "each picture is read whole here, once."
+)
+
+
+def vision_remarks(part: VisionPart) -> tuple[Reason, ...]:
+    """What a tower's files ask for that is not done with its pictures."""
+    asks = part.kind == "gemma3" and part.processing.get("do_pan_and_scan") is True
+    return (Reason("pan-and-scan", _PAN_AND_SCAN),) if asks else ()
+
+
 _WHY = {
     "no-vision": Words("This model sees no pictures: it was made for text alone."),
     "vision-not-run": Words(

@@ -81,13 +81,14 @@ class FakeRuntime:
         path: str | None = None,
         *,
         heads: Path | None = None,
+        vision: Path | None = None,
         on_download: Callable[[int, int], None] | None = None,
         text: bool = False,
     ) -> ModelDescription:
         assert text  # a tokenizer that does not load is told before a load
         if on_download is not None and path is not None and path.startswith("hub/"):
             on_download(300, 900)
-        self.asked.append((path, LoadOptions(heads=heads)))
+        self.asked.append((path, LoadOptions(heads=heads, vision=vision)))
         if self.error is not None:
             raise self.error
         return self.engine.description

@@ -10,9 +10,10 @@ from scripted_engine import DESCRIPTION, Answer, ScriptedEngine
 from app.worker.model_in_use import ModelSource, Progress, Stop
 from app.worker.requests import LoadModel
 from mlx_engine.values.conversation import Message
-from mlx_engine.values.errors import LoadStopped, ModelNotFound, Reason
+from mlx_engine.values.errors import BadPicture, LoadStopped, ModelNotFound, Reason
 from mlx_engine.values.memory_plan import CacheBytes
 from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.picture import Picture
 
 MISFIT = Reason("heads-implausible", "The MTP heads seem not to fit this model.")
 
@@ -43,6 +44,11 @@ class WorkerEngine(ScriptedEngine):
 
     def tokenize(self, text: str) -> list[int]:
         return [len(word) for word in text.split()]
+
+    def picture_tokens(self, picture: Picture) -> int:
+        if not picture.width:
+            raise BadPicture("No picture.")
+        return picture.width * picture.height
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ import json
 import sys
 import time
 import zipfile
+from base64 import b64encode
 from pathlib import Path
 from types import FrameType
 
@@ -12,6 +13,7 @@ import docx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
@@ -227,6 +229,20 @@ def test_a_reader_that_is_not_wanted_any_more_is_ended(tmp_path, monkeypatch):
     started = time.perf_counter()
     assert isinstance(read_text_file(path, lambda: next(looks)), Refused)
     assert time.perf_counter() - started < 20 and next(looks, None) is None
+
+
+@pytest.mark.parametrize("end", ["os.abort()", "time.sleep(60)"])
+def test_pages_that_were_drawn_before_the_reader_ended_are_kept(tmp_path, monkeypatch, end):
+    """It dies, or is killed, within a line."""
+    drawn, marker = io.BytesIO(), tmp_path / "drawn"
+    Image.new("RGB", (4, 3)).save(drawn, "PNG")
+    page = json.dumps({"pages": [b64encode(drawn.getvalue()).decode()], "page_count": 3})
+    said = f"import os, time; print({page!r}); print('[1', end='', flush=True)"
+    touch = f"open({str(marker)!r}, 'w').close()"
+    monkeypatch.setattr(document_reader, "START", f"{said}; {touch}; {end}")
+    pdf_of_three = AttachedPdf(pdf(tmp_path / "x.pdf", "text"), AttachedText("x.pdf", "text"))
+    read = read_pages(pdf_of_three, lambda: not marker.exists())
+    assert isinstance(read, AttachedPdf) and (len(read.pages), read.page_count) == (1, 3)
 
 
 def test_a_reader_that_dies_says_so(tmp_path, monkeypatch):

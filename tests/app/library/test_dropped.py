@@ -182,7 +182,7 @@ def test_a_picture_part_is_dropped_for_the_model_beside_it(tmp_path):
     gguf(tmp_path / "other-Q4_K.gguf")
     assert "(m-Q4_K.gguf, other-Q4_K.gguf)" in refusal(tower)
     named = gguf(tmp_path / "other-mmproj-F16.gguf")
-    assert what_is(str(named)) == DroppedModel(tmp_path / "other-Q4_K.gguf")
+    assert what_is(str(named)) == DroppedModel(tmp_path / "other-Q4_K.gguf", vision=named)
 
 
 def test_a_picture_part_is_dropped_for_the_model_that_it_fits(tmp_path):
@@ -200,6 +200,10 @@ def test_a_picture_part_is_dropped_for_the_model_that_it_fits(tmp_path):
     shutil.copy(here, tmp_path / "more.gguf")
     assert "eyes.gguf, more.gguf" in refusal(tower)
     assert all_of([str(tower)], in_use=here) == (DroppedModel(here),)
+    other = Path(shutil.copy(tower, tmp_path / "mmproj-BF16.gguf"))
+    for chosen in (tower, other):
+        assert all_of([str(chosen)], in_use=here) == (DroppedModel(here, vision=chosen),)
+        assert all_of([str(here), str(chosen)]) == (DroppedModel(here, vision=chosen),)
 
 
 def test_weights_without_a_config_are_refused(tmp_path):

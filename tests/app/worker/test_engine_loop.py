@@ -33,6 +33,7 @@ from app.worker.requests import (
 from mlx_engine.values.conversation import GenerationFinished, Message, RoundFinished
 from mlx_engine.values.errors import NumericsError, OutOfMemory
 from mlx_engine.values.options import DraftOptions
+from mlx_engine.values.picture import Picture
 
 LONG = " ".join(["word"] * 3000)
 SLOWLY = Answer(LONG, pause_s=0.002)
@@ -320,13 +321,16 @@ def test_measuring_does_not_hold_up_the_end():
     assert engine.passes_left > 10**5
 
 
+SEEN, UNSEEN = (Picture.from_bytes(b"", width, 4) for width in (3, 0))
+
+
 def test_texts_are_counted_beside_a_running_answer_and_long_ones_after_it():
     with served(models(SLOWLY)) as room:
         room.put(LoadModel("m"), ask("Why?"))
         room.until(has_round)
-        room.put(CountTokens(("a " * BRIEF,)), CountTokens(("one two", "three")))
+        room.put(CountTokens(("a " * BRIEF,)), CountTokens(("one two", SEEN, UNSEEN)))
         counted = room.until_a(TokensCounted)
-        assert counted == TokensCounted(("one two", "three"), (2, 1))
+        assert counted == TokensCounted(("one two", SEEN, UNSEEN), (2, 12, None))
         assert not any(isinstance(event, GenerationFinished) for event in room.events("answer"))
         room.put(StopAnswer("chat"))
         room.until_answered("answer")

@@ -180,8 +180,9 @@ def test_a_prompt_that_is_not_text(runtime: FakeRuntime) -> None:
 def test_inspect_shows_what_matters(runtime: FakeRuntime) -> None:
     declined = Reason("no-vision", "The picture tower is left out.")
     runtime.engine = ScriptedEngine(description=replace(NO_HEADS, declined=(declined,)))
-    assert runtime.run("inspect", "m.gguf", "--heads", "h.gguf") == 0
-    assert str(runtime.asked[0][1].heads) == "h.gguf"  # type: ignore[union-attr]
+    assert runtime.run("inspect", "m.gguf", "--heads", "h.gguf", "--vision", "v.gguf") == 0
+    chosen = runtime.asked[0][1]
+    assert (str(chosen.heads), str(chosen.vision)) == ("h.gguf", "v.gguf")  # type: ignore[union-attr]
     for words in (
         *("qwen3_5", "27.4B", "18.2 GB", "Q4_K_M", "64 layers, ", "vocabulary", "256k tokens"),
         *("4-bit affine, groups of 64", "memory at 4k", "memory at 256k"),

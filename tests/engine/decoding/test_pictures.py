@@ -200,7 +200,7 @@ def test_memory_for_pictures(folder: Path) -> None:
         mx.reset_peak_memory()
         list(encoder.encode(LARGE))
         peak = mx.get_peak_memory() - mx.get_active_memory()
-        assert told.most_tokens == encoder.require_tower().token_grid(LARGE).tokens
+        assert told.most_tokens == engine.picture_tokens(LARGE)
         assert peak / 2 < told.work_bytes(told.most_tokens) < 3 * peak
         assert engine.conversations_nbytes > encoder.nbytes > last.embeddings.nbytes
 

@@ -161,3 +161,12 @@ def test_gguf_towers_that_do_not_belong(tmp_path: Path) -> None:
         why = inspect(path).vision
         assert why is not None
         assert why.code == "no-mmproj"
+
+
+def test_cut_outs_that_a_folder_asks_for_are_declined(tmp_path: Path) -> None:
+    like = write_gemma(tmp_path / "m", "gemma3")
+    assert "pan-and-scan" not in [reason.code for reason in inspect(like).declined]
+    processing = like / "preprocessor_config.json"
+    asks = {**json.loads(processing.read_text("utf-8")), "do_pan_and_scan": True}
+    processing.write_text(json.dumps(asks), "utf-8")
+    assert "pan-and-scan" in [reason.code for reason in inspect(like).declined]

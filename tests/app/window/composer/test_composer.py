@@ -67,10 +67,10 @@ class Watched(State):
         self.changed.emit()
 
     def show_tokens(self, counts, room):
-        """As if the model had counted the tokens of the attachments."""
+        """As if the model had counted the tokens of the attachments, and then of the pictures."""
         self.description = SimpleNamespace(context_length=room, vision=None)
-        texts = map(fenced, self.unsent.attachments)
-        self.token_counts = {t: n for t, n in zip(texts, counts, strict=True) if n is not None}
+        told = (*map(fenced, self.unsent.attachments), *self.unsent.pictures)
+        self.token_counts = {t: n for t, n in zip(told, counts, strict=True) if n is not None}
         self.progressed.emit()
 
 
@@ -186,6 +186,14 @@ def test_a_pdf_goes_as_its_text_or_as_pictures_of_its_pages(composer, watched):
     watched.arrived.emit([drawn])
     assert watched.unsent == SaidWith("", (), pages, (drawn,))
     assert "2 of 3 pages as pictures" in words_on(composer)
+    watched.show_tokens([1, 1050], 4096)
+    assert "2 of 3 pages as pictures · 1,051 tokens" in words_on(composer)
+    _, second = (t for t in composer.row.findChildren(Thumbnail) if t.isVisible())
+    assert second.toolTip() == "3 × 5 pixels, 1,050 tokens: open it large"
+    watched.show_tokens([3000, 1050], 4000)
+    assert "(4,050 of 4,000 tokens)" in composer.row.too_long
+    watched.show_tokens([3000, None], 4000)
+    assert composer.row.too_long == "" and "2 of 3 pages as pictures" in words_on(composer)
     why = Reason("no-vision", "This model sees no pictures.")
     watched.become(description=SimpleNamespace(context_length=99, vision=why))
     assert watched.unsent == SaidWith("", (text,), (), (drawn,))
