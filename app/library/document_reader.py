@@ -157,6 +157,10 @@ NO_READERS = Words(
     "needs the readers of documents, which are not installed: pip install "
     "'headstart[documents]', or paste its text."
 )
+NO_TEXT = Words(
+    "holds no text, at most pictures: use a model that sees pictures, have its text recognised "
+    "first, or paste it."
+)
 NO_MEMORY = Words("needs too much memory to be read: paste the part that matters.")
 
 
@@ -228,12 +232,7 @@ def _joined(parts: Iterator[str], most: int) -> str:
     text = "\n".join(found).replace("\r\n", "\n").replace("\r", "\n")
     text = "".join(c for c in text if c >= " " or c in "\n\t")
     if not text.strip() and not why:
-        raise NotReadable(
-            Words(
-                "holds no text, at most pictures: use a model that sees pictures, have its text "
-                "recognised first, or paste it."
-            )
-        )
+        raise NotReadable(NO_TEXT)
     return f"{text}\n\n[The rest is left out: {why}.]" if why else text
 
 

@@ -136,6 +136,7 @@ def make_card(
         has_heads=model.mtp_heads > 0 and model.mtp is None and not _heads_misfit(model),
         memory=model.memory_fit(usable, cache, requested_context=asked, draft=draft, gpu_bytes=gpu),
         pictures=model.picture_words,
+        sees=model.pictures is not None,
         notes=tuple(reason.words for reason in (*model.declined, *packed)),
         warnings=_clamped(model, asked),
         draft_models=model.draft_models,

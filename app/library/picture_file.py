@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from app.library.document_reader import document_kind, read_pages
+from app.library.document_reader import NO_TEXT, document_kind, read_pages
 from app.library.text_file import read_text_file
 from app.values.attached_text import AttachedPdf, AttachedText, Refused
 from mlx_engine.values.errors import BadPicture
@@ -83,4 +83,4 @@ def _read_text_or_pdf(
     if isinstance(read, AttachedText):
         return AttachedPdf(path, read)
     pages = read_pages(AttachedPdf(path, AttachedText(path.name, "")), is_wanted) if sees else read
-    return read if isinstance(pages, Refused) else pages
+    return pages if isinstance(pages, AttachedPdf) or read.words.endswith(NO_TEXT) else read

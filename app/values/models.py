@@ -133,9 +133,9 @@ class ModelCard:
 
     heads: how it drafts, or why it does not. notes: other limitations. warnings: load options that
     will not take effect. memory: None for a model of which nothing is known. size, format: of the
-    files, in plain words. pictures: the memory that they take, or why the model sees none.
-    quantisation: the format's name. draft_models: draft models made for it, folders or GGUF files
-    in or beside its folder.
+    files, in plain words. pictures: the memory that they take, or why the model sees none; sees:
+    whether it does. quantisation: the format's name. draft_models: draft models made for it,
+    folders or GGUF files in or beside its folder.
     """
 
     name: str
@@ -152,6 +152,7 @@ class ModelCard:
     format: str = ""
     warnings: tuple[str, ...] = ()
     pictures: str = ""
+    sees: bool = False
 
 
 Phase = Literal["waiting", "looking", "running", "paused", "failed", "done"]

@@ -2659,6 +2659,10 @@ Für Details klicken.</translation>
         <translation>{size} auf der Platte</translation>
     </message>
     <message>
+        <source>sees pictures</source>
+        <translation>sieht Bilder</translation>
+    </message>
+    <message>
         <source>Needs {needed} of {usable} memory</source>
         <translation>Braucht {needed} von {usable} Arbeitsspeicher</translation>
     </message>

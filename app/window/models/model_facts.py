@@ -109,10 +109,11 @@ class ModelFacts(QWidget):
 
 
 def what_in_words(facts: ModelCard) -> str:
-    """Format parameters, size and format in one line, which breaks only between them."""
+    """Format parameters, size, format and sight in one line, which breaks only between them."""
     unbroken = str.maketrans({" ": "\N{NO-BREAK SPACE}", "-": "\N{NON-BREAKING HYPHEN}"})
     size = tr("{size} on disk", size=facts.size) if facts.size else ""
-    parts = (facts.parameters, size, facts.format)
+    sees = tr("sees pictures") if facts.sees else ""
+    parts = (facts.parameters, size, facts.format, sees)
     whole = (said(part).translate(unbroken) for part in parts if part)
     return "\N{NO-BREAK SPACE}· ".join(whole)
 

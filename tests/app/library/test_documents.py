@@ -17,7 +17,7 @@ from PIL import Image
 from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
-from app.library import document_reader
+from app.library import document_reader, picture_file
 from app.library.document_reader import read_pages
 from app.library.dropped import DroppedText, what_is
 from app.library.picture_file import read_attachment
@@ -109,6 +109,15 @@ def test_a_pdf_is_attached_as_text_until_its_pages_are_asked_for(tmp_path):
     path.unlink()
     gone = read_pages(attached)
     assert isinstance(gone, Refused) and gone.words.startswith("Report.PDF cannot be opened")
+
+
+def test_why_pages_are_not_drawn_is_told_for_a_model_that_sees(tmp_path, monkeypatch):
+    """It would not help to use a model that sees; what is wrong with the file comes first."""
+    monkeypatch.setattr(picture_file, "read_pages", lambda pdf, _: Refused(f"{pdf.name}: no."))
+    scan, locked = pdf(tmp_path / "scan.pdf", ""), pdf(tmp_path / "a.pdf", "Hi", password="key")
+    assert read_attachment(scan, lambda _: b"", sees=True) == Refused("scan.pdf: no.")
+    told = read_attachment(locked, lambda _: b"", sees=True)
+    assert isinstance(told, Refused) and "locked with a password" in told.words
 
 
 def test_a_word_file_is_attached_as_text(tmp_path):

@@ -38,6 +38,7 @@ def test_a_card_says_what_the_model_is():
         "262,144 tokens, about 196,608 words",
     )
     assert (card.heads, card.has_heads) == ("With drafting (1 drafting head)", True)
+    assert not card.sees
 
 
 @pytest.mark.parametrize(

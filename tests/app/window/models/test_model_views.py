@@ -101,7 +101,10 @@ def test_a_card_says_what_a_model_is_and_loads_it(qtbot, card, stated):
     assert {"1 drafting head", "Needs 19 GB of 48 GB memory"} <= set(words_on(card))
     press(card, "Cancel")
     assert stated.offered.phase == "closed"
-    stated.show_card(FACTS)
+    stated.show_card(dataclasses.replace(FACTS, sees=True))
+    assert "27B\N{NO-BREAK SPACE}parameters\N{NO-BREAK SPACE}· sees\N{NO-BREAK SPACE}pictures" in (
+        words_on(card)
+    )
     qtbot.keyClick(card, Qt.Key.Key_Escape)
     assert stated.offered.phase == "closed"
     stated.show_card(FACTS)
