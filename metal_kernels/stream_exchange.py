@@ -20,7 +20,7 @@ import mlx.core as mx
 from metal_kernels.kernel import KernelSource, Launch, Launcher, parameters, pipeline
 
 MOST_STREAMS = 8
-"""Whose matrix of 64 numbers registers hold."""
+"""Most residual streams: registers hold their matrix of 64 numbers."""
 
 BODY = """
 const int row = thread_position_in_grid.x;

@@ -321,9 +321,9 @@ STYLE = "table { border-collapse: collapse; } td, th { border: 1px solid #999; p
 
 
 PICTURE_NAME = "headstart-picture:"
-"""Begins the addresses of a chat's own pictures in its Markdown; their places follow."""
+"""Prefix of addresses of a chat's pictures in its Markdown; the picture's index follows."""
 LARGEST_SHOWN, SHARPNESS = 400, 3
-"""Longest side of a picture in a PDF, in units of a hundredth of an inch; pixels of one."""
+"""Longest side of a picture in a PDF, in hundredths of an inch, and pixels of each."""
 
 
 def write_pdf(markdown: str, title: str, path: Path, pictures: Sequence[Picture] = ()) -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from threading import Thread
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from app.values.attached_text import AttachedPdf, AttachedText, Refused
 from app.values.typed_json import words_from_text, words_to_text
@@ -42,7 +42,7 @@ LONGEST_S, MOST_MEMORY = 30.0, 2 * 2**30
 PATIENCE_S = 10.0
 """Seconds after which a process that should have ended is killed."""
 LOOK_S = 0.2
-"""Interval in which is_wanted() is asked."""
+"""Seconds between calls of is_wanted()."""
 
 PACKAGES = Path(__file__).parents[2]
 START = (
@@ -66,8 +66,8 @@ def read_document(
     """Read a document's text, at most `most` characters, in at most LONGEST_S + PATIENCE_S seconds;
     ends soon once is_wanted() is false.
     """
-    said = _said_of(path, ["text", str(most)], is_wanted)
-    return said if isinstance(said, Refused) else AttachedText(path.name, said["text"])
+    reply = _ask_child(path, ["text", str(most)], is_wanted)
+    return reply if isinstance(reply, Refused) else AttachedText(path.name, reply["text"])
 
 
 def read_pages(
@@ -76,20 +76,30 @@ def read_pages(
     """Read the first MOST_PAGES pages of a PDF as pictures, which then stand for it; limits as of
     `read_document`, at which the pages before are kept.
     """
-    said = _said_of(pdf.path, ["pages", str(MOST_PAGES)], is_wanted)
-    if isinstance(said, Refused):
-        return said
+    reply = _ask_child(pdf.path, ["pages", str(MOST_PAGES)], is_wanted)
+    if isinstance(reply, Refused):
+        return reply
     try:
-        pages = tuple(read_picture(b64decode(page), pdf.path.name) for page in said["pages"])
+        pages = tuple(read_picture(b64decode(page), pdf.path.name) for page in reply["pages"])
     except BadPicture as error:
         return Refused(str(error))
-    return replace(pdf, pages=pages, page_count=said["page_count"], as_pictures=True)
+    return replace(pdf, pages=pages, page_count=reply["page_count"], as_pictures=True)
 
 
-def _said_of(
-    path: Path, asked: Sequence[str], is_wanted: Callable[[], bool]
-) -> dict[str, Any] | Refused:
-    """Run `main` in a child process, and return what it says of a document."""
+class _Reply(TypedDict, total=False):
+    """A line of JSON that `main` writes: a text, or a page as JPEG in base64, or a problem.
+
+    problem: Words as text, which follow the file's name.
+    """
+
+    text: str
+    pages: list[str]
+    page_count: int
+    problem: str
+
+
+def _ask_child(path: Path, asked: Sequence[str], is_wanted: Callable[[], bool]) -> _Reply | Refused:
+    """Run `main` on a document in a child process, and join the lines of the reply."""
     try:
         name, nbytes = path.name, path.stat().st_size
     except OSError as error:
@@ -106,13 +116,13 @@ def _said_of(
             )
         )
     command = [sys.executable, "-P", "-c", START, str(PACKAGES), str(path), *asked]
-    pages, said = list[str](), dict[str, Any]()
+    pages, reply = list[str](), _Reply()
     try:
         *lines, _ = _output(command, is_wanted).split(b"\n")  # one that was cut off is not whole
         with suppress(ValueError):  # a library wrote something of its own
             for line in map(json.loads, lines):
                 pages += line.pop("pages", ())
-                said |= line
+                reply |= line
     except subprocess.TimeoutExpired:
         return Refused(
             Words(
@@ -121,10 +131,10 @@ def _said_of(
                 seconds=LONGEST_S,
             )
         )
-    if pages or "text" in said:
-        return {**said, "pages": pages}
-    if "problem" in said:
-        problem = words_from_text(said["problem"])
+    if pages or "text" in reply:
+        return {**reply, "pages": pages}
+    if "problem" in reply:
+        problem = words_from_text(reply["problem"])
         return Refused(Words("{name} {problem}", name=name, problem=problem))
     return Refused(  # it was killed, or had no memory left
         Words("{name} could not be read: paste the part that matters instead.", name=name)
@@ -165,9 +175,7 @@ NO_MEMORY = Words("needs too much memory to be read: paste the part that matters
 
 
 def main() -> None:
-    """Write what the file in the arguments holds, in lines: {"text": ...}, or {"pages": [a JPEG in
-    base64], "page_count": ...} of each page, or {"problem": Words as text}.
-    """
+    """Read the file that the arguments name, and write a `_Reply` a line to standard output."""
     path, wants_pages, most = Path(sys.argv[2]), sys.argv[3] == "pages", int(sys.argv[4])
     Thread(target=_end_at_most_memory, daemon=True).start()
     with suppress(ValueError, OSError):  # a Mac does not keep to it
@@ -175,18 +183,18 @@ def main() -> None:
     with path.open("rb") as file:
         is_pdf = document_kind(path, file.read(4)) == "PDF"
 
-    def say(said: dict[str, object]) -> None:
-        sys.stdout.write(f"{json.dumps(said)}\n")
+    def say(reply: _Reply) -> None:
+        sys.stdout.write(f"{json.dumps(reply)}\n")
         sys.stdout.flush()
 
     try:
         if wants_pages:
-            for page in _drawn_pages(path, most):
+            for page in _draw_pages(path, most):
                 say(page)
         else:
             say({"text": _joined(_pdf_texts(path) if is_pdf else _word_lines(path), most)})
     except Exception as error:  # damage shows in all kinds of them
-        say({"problem": words_to_text(_what_is_wrong(error))})
+        say({"problem": words_to_text(_problem(error))})
 
 
 def _end_at_most_memory() -> None:
@@ -197,7 +205,8 @@ def _end_at_most_memory() -> None:
     os._exit(1)
 
 
-def _what_is_wrong(error: Exception) -> Words:
+def _problem(error: Exception) -> Words:
+    """Say why a document cannot be read; the words follow the file's name."""
     match error:
         case NotReadable():
             return error.words
@@ -258,8 +267,8 @@ def _pdf_texts(path: Path) -> Iterator[str]:
         raise locked from error
 
 
-def _drawn_pages(path: Path, most: int) -> Iterator[dict[str, object]]:
-    """Draw the first pages of a PDF, with what is filled into its forms, as long as time allows."""
+def _draw_pages(path: Path, most: int) -> Iterator[_Reply]:
+    """Draw the first pages of a PDF, with filled-in form fields, as long as time allows."""
     from pypdfium2 import PdfDocument
 
     end, document = time.monotonic() + LONGEST_S, PdfDocument(path)

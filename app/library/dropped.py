@@ -312,7 +312,7 @@ def _safetensors(file: Path) -> Dropped:
 
 
 MOST_COMPARED = 12
-"""Models beside a dropped vision tower whose headers are read."""
+"""Most models beside a dropped vision tower whose headers are read."""
 FEW = 4
 """Most models of a dropped folder whose headers are read."""
 NEAR, MOST_FOLDERS, LONGEST_S = 2, 500, 1.0

@@ -362,13 +362,13 @@ class AttachmentRow(QWidget):
         return not pages or len(others) + pages <= MOST_PICTURES
 
     def _remove(self, chip: AttachmentChip | PictureChip) -> None:
-        of = chip.pdf if isinstance(chip, PictureChip) else None
+        pdf_chip = chip.pdf if isinstance(chip, PictureChip) else None
         self._drop(chip)
-        if of is not None:
-            left = tuple(page.picture for page in self._pages_of(of))
-            of.show_pdf(replace(of.pdf, pages=left), sees=True)
+        if pdf_chip is not None:
+            left = tuple(page.picture for page in self._pages_of(pdf_chip))
+            pdf_chip.show_pdf(replace(pdf_chip.pdf, pages=left), sees=True)
             if not left:
-                self._drop(of)
+                self._drop(pdf_chip)
         self._refresh("")
         self.setFocus()
 

@@ -325,8 +325,9 @@ class Composer(QFrame):
         pictures: Sequence[Picture] = (),
         pdfs: Sequence[AttachedPdf] = (),
     ) -> None:
-        """Replace the message; a text too long for the box is attached. pdfs: whose texts or
-        pictures some of these are.
+        """Replace the message; a text too long for the box is attached.
+
+        pdfs: files to which some of the attachments or pictures belong.
         """
         if len(text) > LONGEST:
             attachments, text = (*attachments, AttachedText(tr("Pasted text"), text)), ""

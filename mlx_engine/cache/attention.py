@@ -187,7 +187,7 @@ class RowsCache(ABC):
 
 
 def shift_positions(caches: LayerCaches, shift: int) -> None:
-    """Set what RoPE positions of the next rows are beyond their number, behind pictures."""
+    """Set how far RoPE positions of the next rows are ahead of their numbers, after pictures."""
     for cache in caches.layers:
         if isinstance(cache, RowsCache):
             cache.shift = shift

@@ -165,7 +165,7 @@ class ModelParts(DecodeConfig):
     after_answer: Callable[[], None] = lambda: None
 
     def free_memory(self) -> None:
-        """Drop encoded pictures, and what was read of conversations without a running answer."""
+        """Drop encoded pictures, and the caches of conversations without a running answer."""
         self.prompts.drop_idle_chats()
         self.pictures.forget()
 

@@ -22,7 +22,7 @@ from mlx_engine.values.words import size_words
 MOST_KEPT = 256 * 1024**2
 """Bytes of the newest encoded pictures that are kept, at most."""
 KEPT_SHARE = 8
-"""They take at most this part of the bytes that conversations may hold."""
+"""Bytes that conversations may hold, per byte of encoded pictures that are kept."""
 
 
 class PictureMemory(NamedTuple):
@@ -56,7 +56,7 @@ class PictureMemory(NamedTuple):
             )
 
     def make_room_for(self, tokens: int) -> None:
-        """Free what is not in use, if encoding a picture of so many tokens needs it."""
+        """Drop idle conversations, if encoding a picture of so many tokens needs their memory."""
         needed = 0 if self.sizes is None else self.sizes.work_bytes(tokens)
         if self.most_bytes and mx.get_active_memory() + needed > self.most_bytes:
             self.make_room()

@@ -152,7 +152,7 @@ class SequenceState:
         self.append(tokens)
 
     def shift_positions(self, shift: int | None) -> None:
-        """Set what RoPE positions of the next rows are beyond their number, behind pictures.
+        """Set how far RoPE positions of the next rows are ahead of their row numbers.
 
         None: the conversation has no pictures.
         """

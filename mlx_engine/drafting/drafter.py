@@ -139,7 +139,7 @@ class Drafter(ABC):
         self.commit(rows, rows.tokens.shape[0])
 
     def shift_positions(self, shift: int | None) -> None:
-        """Set what the target's RoPE positions of the next rows are beyond their number.
+        """Set how far the target's RoPE positions of the next rows are ahead of their numbers.
 
         None: the conversation has no pictures.
         """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _TowerFamily(NamedTuple):
-    """How the files of models with one kind of tower, a file in models/vision/, name its parts.
+    """Names that files of models with one kind of tower, a file in models/vision/, give its parts.
 
     tensors: pattern of tensor names in folders, with the tower's own name as its group. kernel: the
     tower's name of the kernel that patches are multiplied by. placeholder: text of the token that
@@ -75,13 +75,13 @@ _FAMILIES = (
     ),
 )
 _SAME_IN_GGUF: Mapping[TowerKind, TowerKind] = {"gemma4_unified": "gemma4"}
-"""Kinds of towers of models whose text parts have the GGUF architecture of another kind's."""
+"""Kind of tower -> kind of the models whose GGUF architecture the text part shares."""
 
 _BY_KIND = {family.kind: family for family in _FAMILIES}
 _TRANSPOSED, _POSITIONS = "mm_input_projection.weight", "pos_embedding"
 _BY_TYPE = {name: family for family in _FAMILIES for name in family.model_types}
 _MOST_PIXELS = 16777216
-"""Of a picture as the tower of Qwen3.5 sees it, where its files say nothing of them."""
+"""Most pixels of a picture for the tower of Qwen3.5, where the model's files do not say."""
 
 
 class VisionPart(NamedTuple):
@@ -118,7 +118,7 @@ def find_vision(
         processing = _read_image_processing(files)
     except BadModelFile as error:
         return _unusable_vision(error)
-    tensors = {_tower_name(ours): skipped[name] for name, ours in named.items()}
+    tensors = {_tower_name(in_tower): skipped[name] for name, in_tower in named.items()}
     origin, in_file = str(files.root), frozenset(named)
     return VisionPart(None, family.kind, tensors, config, processing, origin, in_file)
 

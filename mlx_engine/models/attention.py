@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 import mlx.core as mx
 import numpy as np
@@ -25,7 +25,7 @@ from metal_kernels.stock import (
     row_tiles,
 )
 from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask, row_positions
-from mlx_engine.cache.contract import LayerCache, RowCount
+from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import layer_specs
@@ -53,29 +53,24 @@ class Masks:
         self.places = None if pictures is None else pictures.places
         self.picture_ends = None if pictures is None else pictures.ends
         self.selected: list[Selection | None] = []
-        self._others: dict[Hashable, Any] = {}
-        self._made: dict[tuple[int, int, int, RowCount | None], Mask] = {}
-        self._spans: dict[tuple[KeyExtent, KeyBlocks, RowCount], KeyBlockSpan] = {}
+        self._remembered: dict[Hashable, object] = {}
 
-    def remember(self, place: Hashable, make: Callable[[], T]) -> T:
-        """Return what `make` returned for an equal place within this pass, or call it."""
-        if place not in self._others:
-            self._others[place] = make()
-        made: T = self._others[place]
-        return made
+    def remember(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return make(), called once in this pass for equal keys; a key has one type of result."""
+        if key not in self._remembered:
+            self._remembered[key] = make()
+        return cast("T", self._remembered[key])
 
     def attention_mask(self, cache: KeyValueCache, rows: int) -> Mask:
         """Attention mask of `rows` new rows behind a cache: bool [rows, keys], "causal" or None."""
         window = cache.window if isinstance(cache, WindowCache) else 0
         if not window and cache.pending_rows is None:
             return "causal" if rows > 1 else None
-        alike = window, cache.length, rows, cache.pending_rows
-        if alike not in self._made:
-            self._made[alike] = cache.make_mask(rows)
-        return self._made[alike]
+        key = "mask", window, cache.length, rows, cache.pending_rows
+        return self.remember(key, partial(cache.make_mask, rows))
 
     def whole_picture_mask(self, cache: KeyValueCache, ends: NDArray[np.int64]) -> Mask:
-        """Attention mask as `attention_mask`, where rows of a picture see later ones of it, too.
+        """Attention mask of new rows, where those of a picture also see later rows of the picture.
 
         ends: `picture_ends`.
         """
@@ -98,11 +93,13 @@ class Masks:
         pending, end = cache.pending_rows, cache.most_committed + rows
         if pending is None:
             return key_block_span(KeyExtent(end, start, window), rows, block_choice)
-        alike = KeyExtent(end, start, window, pending.most - 1), block_choice, pending
-        if alike not in self._spans:
+        extent = KeyExtent(end, start, window, pending.most - 1)
+
+        def make() -> KeyBlockSpan:
             newest = pending.length_with_count(cache.length + rows)
-            self._spans[alike] = key_block_span(alike[0], rows, block_choice).with_lazy_end(newest)
-        return self._spans[alike]
+            return key_block_span(extent, rows, block_choice).with_lazy_end(newest)
+
+        return self.remember(("span", extent, block_choice, pending), make)
 
 
 class KernelByCacheBits:
@@ -293,8 +290,8 @@ class Attention:
         made = []
         for part in score_tiles(slice(0, rows), a_row):
             keys, values = cache.keys_and_values_of(cache.gather_rows(selection.tokens[part]))
-            own = options._replace(mask=seen[part])
-            made.append(self._stock.attention(by_row[part], keys, values, own))
+            part_options = options._replace(mask=seen[part])
+            made.append(self._stock.attention(by_row[part], keys, values, part_options))
         return mx.concatenate(made).transpose(2, 1, 0, 3)
 
     def _attend(

@@ -292,7 +292,8 @@ class ShortcutBlock:
         assert isinstance(block.feed, layer_specs.ExpertsSpec)
         parts = (part.subpart(f"halves.{number}") for number in range(len(block.halves)))
         self._halves = [
-            _Half.read(half, own, model.eps) for half, own in zip(block.halves, parts, strict=True)
+            _Half.read(half, half_part, model.eps)
+            for half, half_part in zip(block.halves, parts, strict=True)
         ]
         self.dtypes = [half.mixer.dtype for half in self._halves]
         self._ngrams = None

@@ -55,7 +55,7 @@ class Compressor:
 
     @property
     def context_tokens(self) -> int:
-        """Number of tokens before an entry's own that it is made of, too."""
+        """Number of tokens before an entry's `ratio` tokens that the entry is also made of."""
         return self._spec.ratio if self._spec.overlaps else 0
 
     def make_entries(self, rows: mx.array, first: int) -> mx.array:
@@ -91,14 +91,14 @@ class CompressedAttention:
         self._spec, self._eps = spec, eps
         self._kernels, self._stock = part.kernels, part.kernels.stock
         self._compressors = [
-            Compressor(own, part.subpart(name), eps) for name, own in spec.compressors.items()
+            Compressor(each, part.subpart(name), eps) for name, each in spec.compressors.items()
         ]
         of_head = _rotated_first(spec.size, spec.rope)
         order: dict[str, Sequence[int]] = {"kv_proj": of_head}
         sides = [f"{name}.{side}_proj" for name in spec.compressors for side in ("kv", "gate")]
         for number, side in enumerate(sides):
             order[side] = self._compressors[number // 2].order
-        sources = sum(2 * own.side_size for own in spec.compressors.values())
+        sources = sum(2 * each.side_size for each in spec.compressors.values())
         sizes = [spec.q_rank, spec.size, *([sources] if sources else [])]
         self._inputs = Projections.read(part, ["q_a_proj", "kv_proj", *sides], sizes, order)
         self.dtype = self._inputs.dtype
@@ -210,8 +210,8 @@ class CompressedAttention:
         ):
             begin = max(0, numbers.start * cache.ratio - compressor.context_tokens)
             rows = cache.rows_to_compress(begin, numbers.stop * cache.ratio)
-            own = rows[..., start : start + 2 * spec.side_size]
-            made.append(compressor.make_entries(own, numbers.start))
+            source = rows[..., start : start + 2 * spec.side_size]
+            made.append(compressor.make_entries(source, numbers.start))
             start += 2 * spec.side_size
         cache.write_entries(*made)
 
@@ -223,7 +223,7 @@ class CompressedAttention:
         seen: "_SeenRows",
         selected: mx.array | None,
     ) -> mx.array:
-        """Attend with queries [1, heads, T, size] to what each row sees -> the same shape.
+        """Attend with queries [1, heads, T, size] to the keys that each row sees -> the same shape.
 
         entries: [1, 1, E, size]. selected: numbers of entries [T, N], ascending, that each row
         sees, and of some behind it; None for all.
@@ -235,11 +235,11 @@ class CompressedAttention:
         a_row = row_bytes(self._kernels, rows, nbytes)
         made = []
         for part in score_tiles(slice(0, rows), a_row):
-            own, count = None if selected is None else selected[part], most
+            chosen, count = None if selected is None else selected[part], most
             if part.stop - part.start == 1 and isinstance(cache.next_row_index(), int):
                 count = min(most, (cache.length + part.stop) // max(1, cache.ratio))
-                own = None if own is None else own[:, :count]
-            keys, mask = self._gather_seen(cache, entries[:, 0, :count], seen.rows(part), own)
+                chosen = None if chosen is None else chosen[:, :count]
+            keys, mask = self._gather_seen(cache, entries[:, 0, :count], seen.rows(part), chosen)
             options = AttentionOptions(spec.size**-0.5, mask.astype(queries.dtype))
             made.append(self._stock.attention(by_row[part], keys, keys, options))
         return join_tiles(made).transpose(1, 2, 0, 3)
@@ -251,7 +251,7 @@ class CompressedAttention:
         seen: "_SeenRows",
         selected: mx.array | None,
     ) -> "_GatheredKeys":
-        """Gather what rows attend to: a key of zeros for the sinks, the window, then entries.
+        """Gather keys that rows attend to: one of zeros for the sinks, the window, then entries.
 
         entries: [1, E, size], those that all rows may see unless some are `selected` [T, N].
         """
@@ -260,11 +260,11 @@ class CompressedAttention:
         window = mx.take(buffer.squeeze((0, 1)), seen.window, axis=0)
         if selected is None:
             numbers = self._stock.consecutive_indices((1, entries.shape[1]))
-            own = mx.broadcast_to(entries, (rows, *entries.shape[1:]))
+            gathered = mx.broadcast_to(entries, (rows, *entries.shape[1:]))
         else:
-            numbers, own = selected, mx.take(entries.squeeze(0), selected, axis=0)
+            numbers, gathered = selected, mx.take(entries.squeeze(0), selected, axis=0)
         zeros = mx.zeros((rows, 1, size), buffer.dtype)
-        keys = mx.concatenate([zeros, window, own], axis=1)[:, None]
+        keys = mx.concatenate([zeros, window, gathered], axis=1)[:, None]
         visible = mx.concatenate([seen.is_token, numbers < seen.entry_counts], axis=1)
         sinks = mx.broadcast_to(self._sinks[None, :, None], (rows, len(self._sinks), 1))
         shape = (rows, len(self._sinks), visible.shape[1])
@@ -273,7 +273,7 @@ class CompressedAttention:
 
 
 class _SeenRows(NamedTuple):
-    """What rows of a block see, T at most: the window of each, and complete entries.
+    """Keys that rows of a block attend to, T at most: a window each, and complete entries.
 
     window: indices [T, window] of the cache's rows. is_token: whether there is such a token, bool.
     entry_counts: numbers of entries complete at each row, uint32 [T, 1].
@@ -285,7 +285,7 @@ class _SeenRows(NamedTuple):
 
     @staticmethod
     def find(cache: CompressedCache, rows: int, window: int) -> "_SeenRows":
-        """Find what the rows of the block just written see; window: tokens, its own included."""
+        """Find the keys for the rows just written; window: tokens, the row itself included."""
         start, ratio = cache.next_row_index(), max(1, cache.ratio)
         if isinstance(start, int):  # from the host, without a launch
             places = np.arange(start, start + rows, dtype=np.uint32)[:, None]
@@ -303,7 +303,7 @@ class _SeenRows(NamedTuple):
 
 
 class _GatheredKeys(NamedTuple):
-    """Keys that rows attend to, [T, 1, N, size], and what is added to scores [T, 1, heads, N]."""
+    """Keys that rows attend to, [T, 1, N, size], and addends of scores [T, 1, heads, N]."""
 
     keys: mx.array
     mask: mx.array

@@ -23,7 +23,7 @@ class CompressorSpec:
 
     @property
     def side_size(self) -> int:
-        """Elements of a token's values, and of its gates."""
+        """Number of a token's values, and of the gates that weigh them."""
         return self.size * (2 if self.overlaps else 1)
 
     def tensors(self, hidden: int) -> Shapes:
@@ -72,8 +72,8 @@ class CompressedAttentionSpec:
 
     @property
     def kept_rows(self) -> int:
-        """Last tokens of which rows are kept: the window, and those that open entries need."""
-        spans = [own.ratio * (2 if own.overlaps else 1) for own in self.compressors.values()]
+        """Number of last tokens whose rows are kept, for the window and for incomplete entries."""
+        spans = [each.ratio * (2 if each.overlaps else 1) for each in self.compressors.values()]
         return max(self.window, *spans, 1)
 
     def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
@@ -93,7 +93,7 @@ class CompressedAttentionSpec:
             "sinks": (self.heads,),
         }
         for name, compressor in self.compressors.items():
-            made |= {f"{name}.{part}": of for part, of in compressor.tensors(hidden).items()}
+            made |= {f"{name}.{part}": shape for part, shape in compressor.tensors(hidden).items()}
         if self.indexer is not None:
             names = ("indexer.wq_b.weight", "indexer.weights_proj.weight")
             every = self.indexer.tensors(hidden, self.q_rank)
@@ -106,9 +106,9 @@ class CompressedAttentionSpec:
 
         All stay in 16 bits.
         """
-        sources = sum(2 * own.side_size for own in self.compressors.values())
+        sources = sum(2 * each.side_size for each in self.compressors.values())
         row = self.size + sources
-        entries = sum(-(-own.size // own.ratio) for own in self.compressors.values())
+        entries = sum(-(-each.size // each.ratio) for each in self.compressors.values())
         slack = (WINDOW_STEP + WINDOW_SLACK) * row
         return CacheSize(
             window_values=self.kept_rows * row, slack_values=slack, plain_values=entries

@@ -106,8 +106,8 @@ class Decoder:
         return make() if border is None else LayerCaches([CacheByLength(make, border)])
 
     def _make_block_caches(self, bits: CacheBits) -> LayerCaches:
-        own = (layer.block for layer in self._layers if layer.has_caches)
-        return LayerCaches([cache for block in own for cache in block.make_caches(bits)])
+        blocks = (layer.block for layer in self._layers if layer.has_caches)
+        return LayerCaches([cache for block in blocks for cache in block.make_caches(bits)])
 
     def embed(self, tokens: mx.array) -> mx.array:
         """Look up int tokens [..., T] -> embeddings [..., T, H], without the model's scale."""
@@ -168,9 +168,9 @@ class Decoder:
             first, *deep = mx.split(seen, seen.shape[-1] // self.spec.hidden, axis=-1)
             x = mx.where(pictures.is_picture[:, None], first, x)
             masks = Masks(pictures=pictures)
-        own = None if self.why_no_lookahead is None else tokens
+        per_layer = None if self.why_no_lookahead is None else tokens
         if self.spec.streams_spec is not None:
-            x, own = mx.tile(x, (1, 1, self.spec.streams_spec.count)), tokens
+            x, per_layer = mx.tile(x, (1, 1, self.spec.streams_spec.count)), tokens
         layers: Sequence[LayerCache | JointCache] = caches.layers
         if self.spec.embed_norm:
             x = self._norm(x)
@@ -179,8 +179,8 @@ class Decoder:
         vectors = None if self._per_layer is None else self._per_layer(tokens, x)
         residuals = {-1: self._mean_residual(x)} if residual_layers else {}
         for number, block, places, _ in self._layers:
-            own = own if vectors is None else vectors[:, :, number]
-            x = block(x, layers[places], masks, own)
+            per_layer = per_layer if vectors is None else vectors[:, :, number]
+            x = block(x, layers[places], masks, per_layer)
             x = x + deep[number] if number < len(deep) else x
             is_due = self.why_no_lookahead is not None and (number + 1) % _STARTED_TOGETHER == 0
             self._stock.start_evaluation(x, has_idle_gpu=is_due)

@@ -35,7 +35,7 @@ from mlx_engine.values.options import CacheBits
 
 
 class CollapsedStreams(NamedTuple):
-    """What a block reads of residual streams, [1, T, H], and how its output is added to them.
+    """Input of a block, mixed from residual streams [1, T, H], and gains to add its output by.
 
     gains: of the streams, [1, T, S]; None for the output head. exchange: shares [1, T, S, S] of
     stream i that go to stream j; None where each stream stays by itself.
@@ -78,7 +78,7 @@ class HyperConnection:
     def add_to_residual(
         self, streams: mx.array, layer_output: mx.array, read: CollapsedStreams
     ) -> mx.array:
-        """Add the output [1, T, H] of a block, for what it read, to each stream by its gain."""
+        """Add a block's output [1, T, H] to each residual stream, by the gains of its input."""
         assert read.gains is not None
         split = streams.reshape(*layer_output.shape[:-1], self._count, -1)
         added = self._inject(split, layer_output[..., None, :], read.gains[..., None])
@@ -141,7 +141,7 @@ class WholeStreamConnection:
     def add_to_residual(
         self, streams: mx.array, layer_output: mx.array, read: CollapsedStreams
     ) -> mx.array:
-        """Add the output [1, T, H] of a block, for what it read, to each stream by its gain."""
+        """Add a block's output [1, T, H] to each residual stream, by the gains of its input."""
         assert read.gains is not None
         made, gains = layer_output[..., None, :], read.gains[..., None]
         split = streams.reshape(*layer_output.shape[:-1], self._spec.count, -1)
@@ -250,7 +250,7 @@ LastConnection = Connection | StreamsMean
 
 
 def last_connection_of(spec: model_spec.AnyStreams, part: Part, eps: float) -> LastConnection:
-    """Build what makes a hidden state of residual streams for the output head."""
+    """Build the connection that mixes residual streams to a hidden state for the output head."""
     if isinstance(spec, model_spec.WholeStreamsSpec) and spec.ends == "mean":
         return StreamsMean(spec, part, eps)
     return connection_of(spec, part, eps)

@@ -31,7 +31,7 @@ _MINUS_ZERO = -(2**31)
 
 
 class EntryIndexer:
-    """Selects entries, such as tokens or means of several, by keys that others have made."""
+    """Selects entries, each a token or a mean of several, by index keys that the caller makes."""
 
     def __init__(self, spec: IndexerSpec, part: Part, tokens_per_entry: int = 1) -> None:
         self._spec, self._stock, self._ratio = spec, part.kernels.stock, tokens_per_entry
@@ -82,7 +82,7 @@ class EntryIndexer:
 
 
 class Indexer(EntryIndexer):
-    """An indexer that selects tokens by keys of its own, cached beside those of the attention."""
+    """An indexer that selects tokens; index keys are cached beside the attention's keys."""
 
     def __init__(self, spec: IndexerSpec, part: Part) -> None:
         super().__init__(spec, part)
@@ -245,7 +245,7 @@ def _block_summaries(
 def _tokens_of_blocks(
     blocks: mx.array, block: int, length: int, position: Position, stock: StockOperations
 ) -> Selection:
-    """Select the tokens of whole blocks, numbers [T, most], and those behind the last whole one."""
+    """Select the tokens of whole blocks, numbers [T, most], and of the incomplete last block."""
     rows, most = blocks.shape
     seen = _visible_token_counts(position, rows)
     every = mx.concatenate([blocks, seen // block], axis=1)
@@ -318,18 +318,18 @@ class GroupIndexer:
 
 @cache
 def _prefer_own_blocks(block: int, local: int) -> ElementwiseFunction:
-    """Make what gives the last `local` blocks that a row sees the highest score."""
+    """Make the function that gives the last `local` blocks that a row sees the highest score."""
 
     def prefer(scores: mx.array, numbers: mx.array, seen: mx.array) -> mx.array:
-        own = (seen - 1) // block
-        return mx.where((numbers <= own) & (numbers + local > own), mx.inf, scores)
+        last = (seen - 1) // block
+        return mx.where((numbers <= last) & (numbers + local > last), mx.inf, scores)
 
     return prefer
 
 
 @cache
 def _selected_count(block: int, most: int) -> ElementwiseFunction:
-    """Make what counts the tokens in `most` blocks of which the last is that of the row itself."""
+    """Make the function that counts tokens in `most` blocks, the last being that of the row."""
     return lambda seen: (most - 1) * block + (seen - 1) % block + 1
 
 
@@ -358,7 +358,7 @@ def row_bytes(kernels: Kernels, rows: int, nbytes: int) -> int:
 
 
 def join_tiles(parts: Iterable[mx.array]) -> mx.array:
-    """Join what was made of slices of rows along the first axis, without a launch for one slice."""
+    """Join results of slices of rows along the first axis, without a launch for a single slice."""
     made = list(parts)
     return made[0] if len(made) == 1 else mx.concatenate(made)
 

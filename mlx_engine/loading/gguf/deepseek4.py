@@ -33,14 +33,16 @@ class DeepseekV4Gguf(Architecture):
         "indexer.attn_q_b": "attn.indexer.wq_b",
         "indexer.proj": "attn.indexer.weights_proj",
         **{
-            f"{ours}_compressor_{part}": f"{theirs}.compressor.{name}"
-            for ours, theirs in (("attn", "attn"), ("indexer", "attn.indexer"))
+            f"{base}_compressor_{part}": f"{published}.compressor.{name}"
+            for base, published in (("attn", "attn"), ("indexer", "attn.indexer"))
             for part, name in _COMPRESSOR.items()
         },
         "attn_compressor_ape.weight": "attn.compressor.ape",
         "indexer_compressor_ape.weight": "attn.indexer.compressor.ape",
         **{
-            f"hc_{of}_{part}.weight": f"hc_{of}_{part}" for of in ("attn", "ffn") for part in _PARTS
+            f"hc_{site}_{part}.weight": f"hc_{site}_{part}"
+            for site in ("attn", "ffn")
+            for part in _PARTS
         },
         "ffn_norm": "ffn_norm",
         "ffn_gate_inp": "ffn.gate",

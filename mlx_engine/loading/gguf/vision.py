@@ -36,7 +36,7 @@ class GgufTower(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """How a GGUF file names the parts of a tower; a name of a block's parts goes behind `block`."""
+    """Names that a GGUF file gives the parts of a tower; those in a block are behind `block`."""
 
     kind: TowerKind
     names: Mapping[str, str]
@@ -67,11 +67,11 @@ def read_gguf_tower(path: Path) -> GgufTower:
             tensors |= {part.name: part for part in parts}
     keys_of = {"image_mean": "clip.vision.image_mean", "image_std": "clip.vision.image_std"}
     processing: dict[str, object] = {
-        ours: _read_number_list(path, file.metadata, key) for ours, key in keys_of.items()
+        field: _read_number_list(path, file.metadata, key) for field, key in keys_of.items()
     }
     limits = {"min_pixels": "vision.image_min_pixels", "max_pixels": "vision.image_max_pixels"}
     processing |= {
-        ours: metadata.count(key) for ours, key in limits.items() if metadata.has_key(key)
+        field: metadata.count(key) for field, key in limits.items() if metadata.has_key(key)
     }
     config = form.read_config(file, metadata)
     size = metadata.count("vision.projection_dim")

@@ -44,7 +44,7 @@ class BlockChoice(ABC):
 
 
 class IndependentRows(BlockChoice):
-    """The first DFlash's choice: scores of a row are its logits, whatever the token before it."""
+    """The first DFlash's choice: scores of a row are its logits, and no earlier token counts."""
 
     @override
     def score_block(self, logits: mx.array, states: mx.array, anchor: mx.array | None) -> RowScores:

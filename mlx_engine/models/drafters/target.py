@@ -108,7 +108,7 @@ class FeatureDrafter(FeatureReader):
         """Append the target's features [1, T, F] to the draft model's caches, and commit them."""
 
     def newest_state(self, hidden: mx.array) -> mx.array:
-        """Cut what `draft` reads, [1, 1, H], from the target's newest wide state [1, 1, H + F]."""
+        """Cut the state that `draft` reads, [1, 1, H], from the target's newest [1, 1, H + F]."""
         return hidden[..., : self.target.hidden_size]
 
     @abstractmethod

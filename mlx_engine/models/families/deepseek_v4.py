@@ -114,7 +114,7 @@ _END = {
 
 
 LAYER_NAMES = {**_BLOCK, **_END, "mlp.shared_experts": "mlp.shared_expert"}
-"""Names within a layer, and of what ends a trunk or a head, in files -> canonical ones."""
+"""Names in files, within a layer or at the end of a trunk or head -> canonical names."""
 
 
 class DeepseekV4(NativeFamily):
@@ -142,8 +142,8 @@ class DeepseekV4(NativeFamily):
         which are a draft model (drafters/deepseek4_dspark.py).
         """
         stages = {} if self.spec.heads else {n: t for n, t in tensors.items() if "mtp." in n}
-        own = {name: tensor for name, tensor in tensors.items() if name not in stages}
-        parts = super().split_tensors(own, origin)
+        rest = {name: tensor for name, tensor in tensors.items() if name not in stages}
+        parts = super().split_tensors(rest, origin)
         parts.skipped.update(stages)
         for part in (parts.trunk, parts.head):
             for name in tuple(part):
@@ -216,7 +216,7 @@ def _mixers(fields: ConfigFields) -> dict[str, CompressedAttentionSpec]:
 
 
 def _rope(fields: ConfigFields, kind: Literal["main", "compress"], size: int) -> RopeSpec:
-    """RoPE of layers with the window alone, or of those with entries, which alone are scaled."""
+    """RoPE of layers without compressed entries ("main"), or with them, whose RoPE is scaled."""
     given = fields.section("rope_parameters")
     is_nested = given is not None and given.has(kind)
     rope = fields.rope_fields(kind if is_nested else "full_attention")

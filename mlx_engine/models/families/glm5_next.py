@@ -73,11 +73,11 @@ class Glm5Next(NativeFamily):
         )
         blocks = [
             BlockSpec(
-                delta if kind == "linear_attention" else replace(plain, indexer=own),
+                delta if kind == "linear_attention" else replace(plain, indexer=layer_indexer),
                 feed,
                 streams=streams,
             )
-            for kind, own, feed in zip(
+            for kind, layer_indexer, feed in zip(
                 kinds, indexers_by_layer(fields, indexer), feeds, strict=True
             )
         ]

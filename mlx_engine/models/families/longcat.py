@@ -102,8 +102,9 @@ class LongcatFlashNgram(LongcatFlash):
         found = [match for match in map(_PROJECTION.fullmatch, listed) if match]
         made = dict(super().tensor_recipes(listed))
         for kind in {match[3] for match in found}:
-            own = sorted((match for match in found if match[3] == kind), key=lambda m: int(m[2]))
-            pieces = tuple(StoredPiece(match[0]) for match in own)
+            of_kind = (match for match in found if match[3] == kind)
+            in_order = sorted(of_kind, key=lambda match: int(match[2]))
+            pieces = tuple(StoredPiece(match[0]) for match in in_order)
             made[f"{found[0][1]}.{kind}"] = Recipe(pieces, is_stack=True)
         return made
 

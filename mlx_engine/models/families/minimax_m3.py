@@ -63,9 +63,9 @@ class MiniMaxM3(NativeFamily):
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         if (sparse := fields.section("sparse_attention_config")) is not None:
-            own = {ours: sparse.count(n) for n, ours in _OF_INDEXER.items() if sparse.has(n)}
+            index = {ours: sparse.count(n) for n, ours in _OF_INDEXER.items() if sparse.has(n)}
             flags = list(sparse.counts("sparse_attention_freq"))
-            fields = fields.with_values(**own, sparse_attention_freq=flags)
+            fields = fields.with_values(**index, sparse_attention_freq=flags)
         plain = replace(
             plain_attention(fields, rotated_share=rotary_dim_share(fields)), qk_norm="head"
         )
@@ -94,7 +94,7 @@ def _flags(fields: ConfigFields, named: str, kind: str, listed: str) -> Sequence
     others = {"layer_types": "full_attention", "mlp_layer_types": "dense"}
     kinds = fields.layer_types(kind, others[named], name=named)
     if kinds:
-        return [one == kind for one in kinds]
+        return [layer_kind == kind for layer_kind in kinds]
     flags = fields.counts(listed)
     if flags and len(flags) < fields.layers():
         raise fields.bad_field(listed, list(flags), "0 or 1 for each layer")

@@ -21,7 +21,7 @@ from mlx_engine.models.tensor_recipes import Recipe, Recipes, StoredPiece
 
 _FULL, _LINEAR = "full_attention", "linear_attention"
 _NORM_EPS = 1e-5
-"""Of the norm of what the delta rule makes, whatever `rms_norm_eps` is."""
+"""Epsilon of the norm of the delta rule's output; `rms_norm_eps` is that of other norms."""
 
 _NORM = re.compile(r"layers\.(\d+)\.post_attention_layernorm\.weight")
 
@@ -53,7 +53,7 @@ class OlmoHybrid(NativeFamily):
         return plain_model(fields, blocks)
 
     def tensor_recipes(self, names: Iterable[str]) -> Recipes:
-        """Names of the norm behind attention, which files call as that before a feed-forward."""
+        """Recipes of norms after attention, stored under the name of norms before feed-forwards."""
         found = filter(None, map(_NORM.fullmatch, names))
         return {
             f"layers.{match[1]}.mixer_out_norm.weight": Recipe((StoredPiece(match[0]),))
