@@ -193,11 +193,12 @@ class ChatState(State):
             self.replaced.emit(place + 1)
             self._tell_asked()
 
-    def edit(self, message_id: int, text: str) -> None:
+    def edit(self, message_id: int, text: str, pictures: Sequence[Picture] | None = None) -> None:
         """Change the text of a question and ask it, or of an answer; the old one stays as a
-        branch.
+        branch. pictures: of a question, None for the old ones.
         """
         old = self.message(message_id)
+        kept = old.pictures if pictures is None else pictures
         place = self.turns.ids.index(message_id)
         is_answer = old.role == "assistant"
         if self.running is not None:
@@ -206,8 +207,8 @@ class ChatState(State):
             self.failed.emit(keep if is_answer else send)
         elif is_answer:
             self._rewrite(place, old, text)
-        elif self._can_answer(place + 1) and self._ask(
-            place, lambda _: self._store.messages.edit(message_id, text)
+        elif self._can_answer(place + bool(kept)) and self._ask(
+            place, lambda _: self._store.messages.edit(message_id, text, kept)
         ):
             self._drafts.drop_edit(message_id)
             self.replaced.emit(place)

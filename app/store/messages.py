@@ -188,10 +188,16 @@ class Messages:
                 )
             return self.get(added)
 
-    def edit(self, message_id: int, text: str) -> StoredMessage:
-        """Add another wording of a message; the old one and all below it stay as a branch."""
+    def edit(
+        self, message_id: int, text: str, pictures: Sequence[Picture] | None = None
+    ) -> StoredMessage:
+        """Add another wording of a message; the old one and all below it stay as a branch.
+
+        pictures: None for the old ones.
+        """
         old = self.get(message_id)
-        return self.add(old.chat_id, self._parent(old), old.role, text, old.pictures)
+        kept = old.pictures if pictures is None else pictures
+        return self.add(old.chat_id, self._parent(old), old.role, text, kept)
 
     def _parent(self, message: StoredMessage) -> int | None:
         """Return the parent's id, None where a damaged file names an impossible one."""

@@ -1,5 +1,6 @@
 """All chats of a user in one object, and the table of their unsent texts."""
 
+import json
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
@@ -14,11 +15,18 @@ from app.store.folders import Folders
 from app.store.messages import Messages
 from app.store.open_database import open_database, open_held, open_in_memory
 from app.store.pictures import Pictures
-from app.store.rows import text_of
+from app.store.rows import content_of, text_of
 from app.store.salvage import copy_daily
-from app.values.attached_text import SaidWith, said_with, with_attachments
+from app.values.attached_text import (
+    AttachedPdf,
+    AttachedText,
+    SaidWith,
+    said_with,
+    with_attachments,
+)
 from app.values.chats import Chat
 from app.values.errors import StoreBusy, StoreDamaged, StoreError, StoreFull
+from app.values.typed_json import encode, read_fields
 from mlx_engine.values.words import Words
 
 
@@ -32,8 +40,46 @@ class UnsentTexts:
     messages: Mapping[int, str] = field(default_factory=dict)
 
 
-TYPED, WITH_TEXTS, WITH_PICTURES = range(3)
+TYPED, WITH_TEXTS, WITH_PICTURES, WITH_PDFS = range(4)
 """What a row of the table of unsent texts holds: its column `attached`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptPdf:
+    """A PDF of an unsent message as stored.
+
+    place: of its text among the attachments, -1 where its pages go. text: in that case. pages:
+    digests, () where its text goes: they are drawn again.
+    """
+
+    path: Path = Path()
+    place: int = -1
+    name: str = ""
+    text: str = ""
+    pages: tuple[str, ...] = ()
+    page_count: int = 0
+    as_pictures: bool = False
+
+    @staticmethod
+    def of(pdf: AttachedPdf, said: SaidWith) -> "_KeptPdf":
+        """Make what is stored of a PDF of an unsent message."""
+        texts = (n for n, text in enumerate(said.attachments) if text is pdf.text)
+        place = next(texts, -1)
+        pages = tuple(page.digest.hex() for page in pdf.pages) if place < 0 else ()
+        own = pdf.text if place < 0 else AttachedText("", "")
+        return _KeptPdf(pdf.path, place, own.name, own.text, pages, pdf.page_count, pdf.as_pictures)
+
+    def into(self, said: SaidWith) -> AttachedPdf:
+        """Make the PDF of an unsent message that was read, with the texts and pictures of that."""
+        is_text = 0 <= self.place < len(said.attachments)
+        text = said.attachments[self.place] if is_text else AttachedText(self.name, self.text)
+        pages = tuple(page for page in said.pictures if page.digest.hex() in self.pages)
+        return AttachedPdf(self.path, text, pages, self.page_count, self.as_pictures)
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptPdfs:
+    pdfs: tuple[_KeptPdf, ...] = ()
 
 
 class DraftTable:
@@ -53,6 +99,12 @@ class DraftTable:
             elif attached == WITH_PICTURES:
                 said, pictures = chats.get(chat or 0, SaidWith("")), self._pictures.named(text)
                 chats[chat or 0] = said._replace(pictures=tuple(pictures))
+            elif attached == WITH_PDFS:
+                said = chats.get(chat or 0, SaidWith(""))
+                kept = read_fields(_KeptPdfs(), content_of(text), "").value.pdfs
+                found = (pdf.into(said) for pdf in kept)
+                pdfs = (pdf for pdf in found if pdf.pages or pdf.text in said.attachments)
+                chats[chat or 0] = said._replace(pdfs=tuple(pdfs))
             elif attached:
                 typed = chats.get(chat or 0, SaidWith("")).text
                 chats[chat or 0] = SaidWith(typed, said_with(text_of(text)).attachments)
@@ -72,6 +124,10 @@ class DraftTable:
         if said.pictures != before.pictures:
             named = self._pictures.keep(said.pictures) if said.pictures else ""
             self._write(chat_id or None, None, WITH_PICTURES, named)
+        if (said.pdfs or before.pdfs) and said[1:] != before[1:]:
+            kept = _KeptPdfs(tuple(_KeptPdf.of(pdf, said) for pdf in said.pdfs))
+            text = json.dumps(encode(kept)) if said.pdfs else ""
+            self._write(chat_id or None, None, WITH_PDFS, text)
 
     def write_message(self, message_id: int, text: str | None) -> None:
         """Store the edited wording of a message; None deletes it."""

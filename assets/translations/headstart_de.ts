@@ -3696,14 +3696,6 @@ Für Details klicken.</translation>
         <source>Return: {verb}. Shift-Return: a new line.</source>
         <translation>Eingabe: {verb}. Umschalt-Eingabe: neue Zeile.</translation>
     </message>
-    <message numerus="yes">
-        <source>{n:,} pictures</source>
-        <comment>1 picture</comment>
-        <translation>
-            <numerusform>{n:,} Bild</numerusform>
-            <numerusform>{n:,} Bilder</numerusform>
-        </translation>
-    </message>
     <message>
         <source>With {names}</source>
         <translation>Mit {names}</translation>

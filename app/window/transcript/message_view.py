@@ -9,7 +9,9 @@ from PySide6.QtGui import QEnterEvent, QGuiApplication, QKeyEvent, QTextCursor
 from PySide6.QtWidgets import QMenu, QPushButton, QWidget
 from typing_extensions import override
 
+from app.start.threads import LatestTask
 from app.values.attached_text import AttachedText, said_with, with_attachments
+from app.window.attachments import PictureChip, PictureRows
 from app.window.controls.fields import TOO_LONG, Lines, is_composing, on_key
 from app.window.controls.labels import label, paragraph, say, set_tip
 from app.window.controls.layouts import SPARE, Wide, column, row
@@ -25,6 +27,7 @@ from app.window.transcript.selection import Part
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.user_bubble import PICTURE_HEIGHT, UserBubble
 from mlx_engine.values.conversation import TextPiece
+from mlx_engine.values.picture import Picture
 from mlx_engine.values.words import Words
 
 
@@ -50,10 +53,15 @@ class MessageEditor(QWidget):
     """Edits a message in its place; `send` and `cancel` are its buttons."""
 
     def __init__(
-        self, text: str, name: str, verb: str, attachments: Sequence[AttachedText], pictures: int
+        self,
+        text: str,
+        name: str,
+        verb: str,
+        attachments: Sequence[AttachedText],
+        pictures: Sequence[Picture],
     ) -> None:
-        """verb: text of the button `send`. attachments, number of pictures: kept, and named below
-        the text.
+        """verb: text of the button `send`. attachments: kept, and named below the text. pictures:
+        kept as long as they are not removed.
         """
         super().__init__()
         self.field = EditedText(_lines_for(text))
@@ -70,10 +78,14 @@ class MessageEditor(QWidget):
         self.send.setProperty("role", "primary")
         self.cancel = QPushButton(tr("Cancel"))
         foot = row(Wide(self._problem), SPARE, self.cancel, self.send)
-        with_pictures = [tr("{n:,} pictures", "1 picture", pictures)] if pictures else []
-        names = ", ".join([*with_pictures, *(attachment.name for attachment in attachments)])
+        names = ", ".join(attachment.name for attachment in attachments)
         kept = [paragraph(tr("With {names}", names=names), "muted")] if names else []
-        column(self.field, *kept, foot, of=self, spacing=8)
+        self._pictures, self._seen, disk = list[PictureChip](), PictureRows(), LatestTask(self)
+        for number, picture in enumerate(pictures, 1):
+            self._add(PictureChip(picture, number, disk, None))
+        self._seen.place()
+        self._seen.setVisible(bool(pictures))
+        column(self._seen, self.field, *kept, foot, of=self, spacing=8)
         self.field.refused.connect(lambda: say(self._problem, TOO_LONG))
         self.field.accepted.connect(self.send.click)
         self.field.textChanged.connect(lambda: self.field.show_lines(_lines_for(self.text)))
@@ -83,6 +95,23 @@ class MessageEditor(QWidget):
     def text(self) -> str:
         """The edited text."""
         return self.field.toPlainText()
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """The pictures that were not removed."""
+        return tuple(chip.picture for chip in self._pictures)
+
+    def _add(self, chip: PictureChip) -> None:
+        chip.remove.clicked.connect(lambda: self._remove(chip))
+        self._pictures.append(chip)
+        self._seen.add(chip)
+
+    def _remove(self, chip: PictureChip) -> None:
+        self._pictures.remove(chip)
+        self._seen.drop(chip)
+        self._seen.place()
+        self._seen.setVisible(bool(self._pictures))
+        self.field.setFocus()
 
     # Qt
 
@@ -285,12 +314,13 @@ class MessageView(QWidget):
                 self._words(self._reader.edits[message_id]),
                 *words,
                 attached,
-                len(self.message.pictures),
+                self.message.pictures,
             )
 
             def send() -> None:
                 if editor.text.strip():
-                    reader.chat.edit(message_id, with_attachments(editor.text, attached))
+                    text = with_attachments(editor.text, attached)
+                    reader.chat.edit(message_id, text, editor.pictures)
 
             editor.field.textChanged.connect(
                 lambda: reader.drafts.keep_edit(message_id, editor.text)

@@ -78,8 +78,10 @@ def test_a_chat_with_pictures_does_not_go_on_with_a_model_that_sees_none(qapp, q
     one.models.take(ModelLoaded("/m/Sees", sees))
     assert mended == one.told and chat.why_unseen(6) is None
     one.models.take(ModelLoaded("/m/Blind", blind))
+    chat.edit(before[2], "two", ())  # without its picture
+    one.answer(qtbot, "Fine")
     chat.regenerate(before[0])  # before the pictures
-    assert len(one.asked) == asked + 1
+    assert len(one.asked) == asked + 2
     one.answer(qtbot, "Fine")
     assert chat.send("five")
     one.answer(qtbot, "Fine")

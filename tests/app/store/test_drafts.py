@@ -2,13 +2,16 @@
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from chat_stores import talk
 
 from app.state.drafts import NEW, NOTHING, Drafts
 from app.store.session_store import UnsentTexts, open_store
-from app.values.attached_text import AttachedText, SaidWith
+from app.values.attached_text import AttachedPdf, AttachedText, SaidWith
+from mlx_engine.values.picture import Picture
 
 SAID = SaidWith(
     "Look at this\n", (AttachedText("a.py", "x = 1\n``` y"), AttachedText("b", "y" * 300_000))
@@ -43,6 +46,33 @@ def test_texts_and_attachments_come_back(path):
     chat = fill(path)
     known = SaidWith(SAID.text, tuple(AttachedText(a.name, a.body) for a in SAID.attachments))
     assert kept(path) == UnsentTexts({NEW: NEWEST, chat: known}, {1: "hello there"})
+
+
+def test_a_pdf_is_still_one_after_a_restart(path):
+    """As its text, as its pages, and once more with another attachment before it."""
+    store = open_store(path)
+    pages = tuple(Picture.from_bytes(bytes([n]), 3, 4) for n in range(2))
+    text = AttachedText("a.pdf", "words")
+    plain = AttachedPdf(Path("/there/a.pdf"), text)
+    drawn = replace(plain, pages=pages, page_count=7, as_pictures=True)
+    said = SaidWith("Look", (AttachedText("b", "y"), text), (), (plain,))
+    store.drafts.write_chat(NEW, said, NOTHING)
+    seen = SaidWith("Look", (), pages, (drawn,))
+    store.drafts.write_chat(talk(store, "hello", "world"), seen, NOTHING)
+    store.close()
+    texts = kept(path).chats
+    assert texts == {NEW: said, 1: seen}
+    assert texts[NEW].pdfs[0].text is texts[NEW].attachments[1]
+    assert texts[1].pdfs[0].pages[1] is texts[1].pictures[1]
+    store = open_store(path)
+    store.drafts.write_chat(NEW, said._replace(attachments=(text,)), said)
+    store.drafts.write_chat(1, NOTHING, seen)
+    store.close()
+    assert kept(path).chats == {NEW: said._replace(attachments=(text,))}
+    store = open_store(path)
+    store.database.write("DELETE FROM draft WHERE attached = 1")
+    store.close()
+    assert kept(path).chats == {NEW: SaidWith("Look")}, "what is damaged is left out"
 
 
 def test_what_is_sent_or_given_up_is_gone(path):

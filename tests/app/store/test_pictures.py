@@ -43,6 +43,7 @@ def test_pictures_follow_their_messages(tmp_path):
     store.messages.add(chat, asked.id, "assistant", "Nice")
     edited = store.messages.edit(asked.id, "Look again")
     assert tuple(edited.pictures) == (RED, DARK)
+    assert tuple(store.messages.edit(asked.id, "Less", (DARK,)).pictures) == (DARK,)
     copy = store.chats.duplicate(chat)
     store.messages.add(copy, None, "user", "One more", (BLACK,))
     store.messages.add(copy, None, "user", "None")

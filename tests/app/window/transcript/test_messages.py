@@ -21,6 +21,8 @@ from shown_transcript import (
 from app.start.folders import asset_path
 from app.values.attached_text import AttachedText, with_attachments
 from app.values.chats import DraftedSpan
+from app.window.attachments import PictureChip
+from app.window.pictures import png_of
 from app.window.transcript.code_segment import CodeSegment, CodeText
 from app.window.transcript.drafted_spans import Tint
 from app.window.transcript.message_foot import FiguresPopover, MessageFooter
@@ -30,6 +32,7 @@ from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.streaming_markdown import Segment
 from app.window.transcript.user_bubble import UserBubble
 from mlx_engine.values.conversation import TextPiece
+from mlx_engine.values.picture import Picture
 
 
 @pytest.mark.qt_log_ignore("This plugin does not support", extend=True)
@@ -90,7 +93,9 @@ def test_edit_and_send_again(view, qtbot):
     qtbot.keyClick(field, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
     qtbot.keyClicks(field, "more")
     qtbot.keyClick(field, Qt.Key.Key_Return)
-    assert view.reader.chat.mock_calls == [call.edit(1, "hix\nmore")], "the cursor is at the end"
+    assert view.reader.chat.mock_calls == [call.edit(1, "hix\nmore", ())], (
+        "the cursor is at the end"
+    )
     assert field.toPlainText() == "hix\nmore", "it stays until it was sent"
     qtbot.keyClick(of(view, 1).editor.field, Qt.Key.Key_Escape)
     assert of(view, 1).editor is None and len(view.reader.chat.mock_calls) == 1
@@ -335,6 +340,24 @@ def test_what_was_attached_is_a_chip_that_opens(view, qtbot):
     assert QGuiApplication.clipboard().text() == with_attachments("Why?", files)
 
 
+def test_pictures_of_a_question_that_is_edited_are_taken_out_one_by_one(view, qtbot):
+    images = (QImage(3, side, QImage.Format.Format_RGB32) for side in (4, 5))
+    first, second = (Picture.from_bytes(png_of(image), 3, image.height()) for image in images)
+    show(view, ShownMessage(1, "user", "Why?", pictures=(first, second)))
+    of(view, 1).edit()
+    chips = of(view, 1).editor.findChildren(PictureChip)
+    assert [chip.picture for chip in chips] == [first, second]
+    qtbot.waitUntil(lambda: chips[1].isVisible() and chips[1].height() > 20)
+    view.reader.chat = Mock()
+    for left in ((second,), ()):
+        chips.pop(0).remove.click()
+        of(view, 1).editor.send.click()
+        assert view.reader.chat.mock_calls[-1] == call.edit(1, "Why?", left)
+    of(view, 1).editor.cancel.click()
+    of(view, 1).edit()
+    assert of(view, 1).editor.pictures == (first, second)
+
+
 def test_what_was_attached_stays_with_a_question_that_is_edited(view, qtbot):
     """Its text would hide the question."""
     files = [AttachedText("main.py", "x = 1\n" * 50), AttachedText("b.txt", "other")]
@@ -347,7 +370,7 @@ def test_what_was_attached_stays_with_a_question_that_is_edited(view, qtbot):
     view.reader.chat = Mock()
     qtbot.keyClick(editor.field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
     words = with_attachments("Why? Really?", files)
-    assert view.reader.chat.mock_calls == [call.edit(1, words)]
+    assert view.reader.chat.mock_calls == [call.edit(1, words, ())]
 
 
 @pytest.mark.parametrize(
