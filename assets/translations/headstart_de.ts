@@ -5962,10 +5962,6 @@ Für Details klicken.</translation>
         <translation>{path}: der Bildteil eines anderen Modells.</translation>
     </message>
     <message>
-        <source>{path}: {key} is not three numbers.</source>
-        <translation>{path}: {key} sind keine drei Zahlen.</translation>
-    </message>
-    <message>
         <source>{width} × {height} pixels</source>
         <translation>{width} × {height} Pixel</translation>
     </message>

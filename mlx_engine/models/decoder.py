@@ -42,7 +42,7 @@ def build_decoder(
 
 
 _STARTED_TOGETHER = 4
-"""Layers that a GPU begins with at once, where no pass can be queued before the one before it."""
+"""Layers that a GPU begins with together, where no pass is queued behind the present one."""
 
 
 class Decoder:
@@ -390,8 +390,8 @@ class DecoderHead:
             self._norm = _read_last_norm(spec, part, block.streams)
         self._embed = embedding
         if "embed_tokens.weight" in part:
-            own = part.matrix("embed_tokens")
-            self._embed = Embedding.from_matrix(own, own.dtype, part.kernels)
+            matrix = part.matrix("embed_tokens")
+            self._embed = Embedding.from_matrix(matrix, matrix.dtype, part.kernels)
         self.mtp_output = Linear.read(part, "output") if "output.weight" in part else output
 
     def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
@@ -422,8 +422,8 @@ class DecoderHead:
     def _embed_tokens(self, tokens: mx.array, cache: LayerCache | JointCache) -> mx.array:
         """Embed tokens [1, T] -> [1, T, H], the first of a conversation as zeros if asked for."""
         embedded = self._embed(tokens)
-        every = [span.cache for span in cache] if isinstance(cache, tuple) else [cache]
-        if not self._heads.zero_first or all(one.length for one in every):
+        layers = [span.cache for span in cache] if isinstance(cache, tuple) else [cache]
+        if not self._heads.zero_first or all(layer.length for layer in layers):
             return embedded
         return run_each_conversation(cache, _with_zeros_first, embedded)
 

@@ -445,17 +445,17 @@ class ExpertsSpec:
     """Mixture of experts: each token goes through `per_token` of `count` experts and a shared one.
 
     Router scores are a softmax over all experts, or a sigmoid or the root of a softplus of each, in
-    float32. Experts with the
-    highest score + choice bias are selected, within the `kept_groups` groups whose `best_of_group`
-    best scores sum highest. Weights are the scores of selected experts, divided by their sum if
-    `normalise` (at least least_sum), times `scale`. router_bias: bias of the router's product.
-    float32_router: compute that product in float32. router_norm: the router reads RMS-normed rows
-    with weights over sqrt(hidden), and weights are multiplied by a factor per expert (Gemma 4).
-    shared_gate: the shared expert is multiplied by a sigmoid gate. latent: size of a projection of
-    the hidden state that experts read and write, 0 for none; the router and the shared expert read
-    the hidden state itself (Nemotron 3). identities: number of experts behind the others that
-    return what they read and have no weights (LongCat). table_rows: experts are those that a table
-    of so many rows has for the token (hash routing); 0: those with the highest scores.
+    float32. Experts with the highest score + choice bias are selected, within the `kept_groups`
+    groups whose `best_of_group` best scores sum highest. Weights are the scores of selected
+    experts, divided by their sum if `normalise` (at least least_sum), times `scale`. router_bias:
+    bias of the router's product. float32_router: compute that product in float32. router_norm: the
+    router reads RMS-normed rows with weights over sqrt(hidden), and weights are multiplied by a
+    factor per expert (Gemma 4). shared_gate: the shared expert is multiplied by a sigmoid gate.
+    latent: size of a projection of the hidden state that experts read and write, 0 for none; the
+    router and the shared expert read the hidden state itself (Nemotron 3). identities: number of
+    experts behind the others that return what they read and have no weights (LongCat). table_rows:
+    experts are those that a table of so many rows has for the token (hash routing); 0: those with
+    the highest scores.
     """
 
     count: int

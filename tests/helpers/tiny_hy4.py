@@ -14,7 +14,7 @@ import transformers as hf
 from model_edits import Arrays, edit_config, edit_tensors
 from tiny_nextn import Published
 from tiny_published import VOCABULARY, draw_all
-from tiny_sparse import MOST, hidden_states_of, published, states_of
+from tiny_sparse import MOST, hidden_states_of, published, run_layer, states_of
 from tiny_sparse import SIZES as _SPARSE
 from tiny_tokenizer import make_tiny_tokenizer
 from transformers.models.hy_v4.modeling_hy_v4 import HYV4Attention, HYV4MoE, HYV4RMSNorm
@@ -39,12 +39,7 @@ class Head(torch.nn.Module):
         self.mlp = HYV4MoE(config)
 
     def forward(self, embedded: torch.Tensor, hidden: torch.Tensor, rotary: Any) -> torch.Tensor:
-        rows = embedded.shape[1]
-        x = self.eh_proj(torch.cat([self.enorm(embedded), self.hnorm(hidden)], dim=-1))
-        turned = rotary(embedded, torch.arange(rows)[None])
-        mask = torch.full((rows, rows), -torch.inf).triu(1)[None, None]
-        x = x + self.self_attn(self.input_layernorm(x), turned, mask)[0]
-        made: torch.Tensor = self.final_layernorm(x + self.mlp(self.post_attention_layernorm(x)))
+        made: torch.Tensor = self.final_layernorm(run_layer(self, embedded, hidden, rotary))
         return made
 
 

@@ -16,7 +16,7 @@ from model_edits import Arrays, edit_config, edit_tensors
 from tiny_hybrids import LATENT
 from tiny_nextn import Published
 from tiny_published import VOCABULARY, draw_all
-from tiny_sparse import published
+from tiny_sparse import published, run_layer
 from tiny_tokenizer import make_tiny_tokenizer
 from transformers.models.longcat_flash import modeling_longcat_flash as longcat
 
@@ -95,12 +95,7 @@ class Head(torch.nn.Module):
         self.embed_tokens = torch.nn.Embedding(VOCABULARY, size) if has_embedding else None
 
     def forward(self, embedded: torch.Tensor, hidden: torch.Tensor, rotary: Any) -> torch.Tensor:
-        rows = embedded.shape[1]
-        x = self.eh_proj(torch.cat([self.enorm(embedded), self.hnorm(hidden)], dim=-1))
-        turned = rotary(embedded, torch.arange(rows)[None])
-        mask = torch.full((rows, rows), -torch.inf).triu(1)[None, None]
-        x = x + self.self_attn(self.input_layernorm(x), turned, mask)[0]
-        made: torch.Tensor = self.norm(x + self.mlp(self.post_attention_layernorm(x)))
+        made: torch.Tensor = self.norm(run_layer(self, embedded, hidden, rotary))
         return made
 
 

@@ -105,6 +105,19 @@ def states_of(
     return read
 
 
+def run_layer(
+    head: torch.nn.Module, embedded: torch.Tensor, hidden: torch.Tensor, rotary: Any
+) -> torch.Tensor:
+    """Join both rows of a head, and run its attention and feed-forward, up to its last norm."""
+    rows = embedded.shape[1]
+    x = head.eh_proj(torch.cat([head.enorm(embedded), head.hnorm(hidden)], dim=-1))
+    turned = rotary(embedded, torch.arange(rows)[None])
+    mask = torch.full((rows, rows), -torch.inf).triu(1)[None, None]
+    x = x + head.self_attn(head.input_layernorm(x), turned, mask)[0]
+    made: torch.Tensor = x + head.mlp(head.post_attention_layernorm(x))
+    return made
+
+
 def published(
     folder: Path,
     tokens: list[int],

@@ -239,6 +239,17 @@ def picture(seed: int, width: int, height: int) -> Image.Image:
     return Image.fromarray(rough).resize((width, height), Image.Resampling.BICUBIC)
 
 
+def chat_about(pictures: Sequence[Picture]) -> list[Message]:
+    """Two pictures in the first question, a third alone in the second, none in the last."""
+    return [
+        Message("user", "Hello fox", images=tuple(pictures[:2])),
+        Message("assistant", "The dog"),
+        Message("user", "", images=(pictures[2],)),
+        Message("assistant", "sleeps"),
+        Message("user", "Hello there"),
+    ]
+
+
 @cache
 def reference(folder: Path) -> hf.PreTrainedModel:
     """transformers' model of a folder in Hugging Face layout, in float32."""

@@ -5,12 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
 from mlx_engine.loading.gguf.metadata import GgufMetadata
 from mlx_engine.loading.gguf.part import GgufPart, HfTensor, arrays_of_tensor
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.errors import UnsupportedModel
 
 TowerKind = Literal["qwen3", "qwen3_vl", "gemma3", "gemma4", "gemma4_unified"]
 """Kinds of towers; that of Qwen3-VL is Qwen3.5's with deepstack."""
@@ -65,14 +63,13 @@ def read_gguf_tower(path: Path) -> GgufTower:
         if not name.startswith(_SOUND):
             parts = arrays_of_tensor(stored, place, None, file.half_type)
             tensors |= {part.name: part for part in parts}
-    keys_of = {"image_mean": "clip.vision.image_mean", "image_std": "clip.vision.image_std"}
-    processing: dict[str, object] = {
-        field: _read_number_list(path, file.metadata, key) for field, key in keys_of.items()
-    }
-    limits = {"min_pixels": "vision.image_min_pixels", "max_pixels": "vision.image_max_pixels"}
-    processing |= {
-        field: metadata.count(key) for field, key in limits.items() if metadata.has_key(key)
-    }
+    processing: dict[str, object] = {}
+    for field in ("image_mean", "image_std"):
+        if metadata.has_key(f"vision.{field}"):
+            processing[field] = list(metadata.numbers(f"vision.{field}", 3, 0.5))
+    for field in ("min_pixels", "max_pixels"):
+        if metadata.has_key(f"vision.image_{field}"):
+            processing[field] = metadata.count(f"vision.image_{field}")
     config = form.read_config(file, metadata)
     size = metadata.count("vision.projection_dim")
     return GgufTower("qwen3_vl" if deep_layers else form.kind, config, processing, tensors, size)
@@ -242,15 +239,3 @@ def _vision_tensor_name(name: str, form: _Form, deep_layers: Sequence[int]) -> s
     if base.endswith("position_embd") and form.kind in ("gemma4", "gemma4_unified"):
         return form.names[base]
     return f"{form.names[base]}{dot}{kind}" if base in form.names else name
-
-
-def _read_number_list(
-    path: Path, metadata: Mapping[str, object], metadata_key: str
-) -> list[float] | None:
-    values = metadata.get(metadata_key)
-    if values is None:
-        return None
-    numbers = np.asarray(values)
-    if numbers.shape != (3,) or numbers.dtype.kind != "f":
-        raise BadModelFile("{path}: {key} is not three numbers.", path=path, key=metadata_key)
-    return [float(number) for number in numbers]

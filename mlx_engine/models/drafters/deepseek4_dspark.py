@@ -61,7 +61,7 @@ def dspark_name(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class StagesConfig:
-    """Sizes of DSpark's stages: the target's, and what the drafter has of its own.
+    """Sizes of DSpark's stages: those of the target, and those of the drafter alone.
 
     block: of a stage. layers: of the target, whose residuals are read. drafts: tokens of a block.
     rank: of the Markov head, 0 for none.
@@ -106,7 +106,7 @@ class StagesConfig:
         )
 
     def tensors(self) -> Shapes:
-        """Tensor name -> shape for all tensors of the stages and what is around them."""
+        """Tensor name -> shape for all tensors of stages, of the join before and the heads behind."""
         hidden, streams = self.hidden, self.block.streams
         assert streams is not None
         made: Shapes = {

@@ -215,8 +215,8 @@ class DFlash(FeatureDrafter):
         self.target = target.with_layer_outputs(sizes.layers, origin)
         part = Part(table, "", sizes.tensors(table.untaken_names))
         if "embed_tokens.weight" in part:
-            own = part.matrix("embed_tokens")
-            self._embed = Embedding.from_matrix(own, own.dtype, part.kernels)
+            matrix = part.matrix("embed_tokens")
+            self._embed = Embedding.from_matrix(matrix, matrix.dtype, part.kernels)
         self._fc = Linear.read(part, "fc")
         self._join_norm = Norm.read(part, "hidden_norm", sizes.eps)
         self._layers = [
@@ -295,7 +295,7 @@ class DFlash(FeatureDrafter):
 
     def _row_logits(self, states: mx.array) -> mx.array:
         """Float32 logits of the output head's rows: the target's, or the draft model's own."""
-        own, cap = self._output, self._cap
-        logits = self.target.logits(states) if own is None else own(states).astype(mx.float32)
+        head, cap = self._output, self._cap
+        logits = self.target.logits(states) if head is None else head(states).astype(mx.float32)
         logits = logits * self._sizes.multiplier
         return logits if cap is None else mx.tanh(logits / cap) * cap

@@ -94,10 +94,10 @@ class DFlashConfig:
 
         Raises BadModelFile for a wrong key, UnsupportedModel for variants that are not run.
         """
-        own, layer = config.get("dflash_config"), config.get("transformer_layer_config")
+        nested, layer = config.get("dflash_config"), config.get("transformer_layer_config")
         is_speculators = isinstance(layer, Mapping)
         flat = {**layer, **config} if isinstance(layer, Mapping) else config
-        fields = ConfigFields({**flat, **(own if isinstance(own, Mapping) else {})}, origin)
+        fields = ConfigFields({**flat, **(nested if isinstance(nested, Mapping) else {})}, origin)
         fields.require({"attention_bias": False})
         projector = fields.string("projector_type", "")
         is_dspark = fields.has("markov_rank") or projector == "dspark"

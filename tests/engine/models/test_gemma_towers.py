@@ -20,7 +20,7 @@ from tiny_gemma_vision import (
     write_gemma,
     write_gemma_gguf,
 )
-from tiny_vision import encoded, logits, picture, prompt_of
+from tiny_vision import chat_about, encoded, logits, picture, prompt_of
 
 from mlx_engine import inspect
 from mlx_engine.engine import open_engine
@@ -31,13 +31,7 @@ from mlx_engine.values.picture import read_picture
 
 SIZES = [(40, 24), (20, 70), (300, 3), (24, 24)]
 PICTURES = [read_picture(picture(seed, *size)) for seed, size in enumerate(SIZES)]
-CHAT = [
-    Message("user", "Hello fox", images=(PICTURES[0], PICTURES[1])),
-    Message("assistant", "The dog"),
-    Message("user", "", images=(PICTURES[2],)),
-    Message("assistant", "sleeps"),
-    Message("user", "Hello there"),
-]
+CHAT = chat_about(PICTURES)
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tiny_vision import (
     PROCESSING,
     VISION,
+    chat_about,
     encoded,
     logits,
     picture,
@@ -38,20 +39,13 @@ from mlx_engine.loading.find import HubAccess
 from mlx_engine.models.vision.patches import VisionConfig
 from mlx_engine.models.vision.qwen3 import Qwen3Tower, Qwen3VisionSpec
 from mlx_engine.models.weights import WeightTable
-from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadPicture
 from mlx_engine.values.options import LoadOptions
 from mlx_engine.values.picture import Picture, read_picture
 
 SIZES = [(40, 24), (20, 70), (7, 5), (8, 8), (200, 3), (130, 90)]
 PICTURES = [read_picture(picture(seed, *size)) for seed, size in enumerate(SIZES)]
-CHAT = [
-    Message("user", "Hello fox", images=(PICTURES[0], PICTURES[1])),
-    Message("assistant", "The dog"),
-    Message("user", "", images=(PICTURES[2],)),
-    Message("assistant", "sleeps"),
-    Message("user", "Hello there"),
-]
+CHAT = chat_about(PICTURES)
 
 
 @pytest.fixture(scope="module")
