@@ -106,7 +106,7 @@ class StagesConfig:
         )
 
     def tensors(self) -> Shapes:
-        """Tensor name -> shape for all tensors of stages, of the join before and the heads behind."""
+        """Tensor name -> shape for the stages, the join before them and the heads behind them."""
         hidden, streams = self.hidden, self.block.streams
         assert streams is not None
         made: Shapes = {
