@@ -142,10 +142,14 @@ def ask_hub(hub: Hub, hub_request: Callable[[Hub], T]) -> T:
 
 
 class RepositoryListing(NamedTuple):
-    """All files of a model repository on the hub at one commit."""
+    """All files of a model repository on the hub at one commit.
+
+    gguf_architecture: `general.architecture` as the hub read it, "" where it is not known.
+    """
 
     commit: str
     files: tuple[HubFile, ...]
+    gguf_architecture: str = ""
 
 
 def list_repository_files(hub: Hub, model: HubModel) -> RepositoryListing:
@@ -170,7 +174,8 @@ def list_repository_files(hub: Hub, model: HubModel) -> RepositoryListing:
         )
         for file in info.siblings or ()
     )
-    return RepositoryListing(info.sha or "", tuple(files))
+    architecture = str((info.gguf or {}).get("architecture") or "")
+    return RepositoryListing(info.sha or "", tuple(files), architecture)
 
 
 def _read_file_size(size: object) -> int:

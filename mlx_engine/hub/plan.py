@@ -13,7 +13,13 @@ from mlx_engine.hub.client import (
     translated_hub_errors,
 )
 from mlx_engine.hub.repository import HubFile, HubModel, is_revision, needed_files
-from mlx_engine.hub.weight_files import INDEX, SAFETENSORS, head_shards
+from mlx_engine.hub.weight_files import (
+    INDEX,
+    SAFETENSORS,
+    head_shards,
+    is_tower_run,
+    may_be_tower,
+)
 from mlx_engine.values.errors import DownloadFailed
 from mlx_engine.values.words import Words, size_words
 
@@ -89,10 +95,13 @@ def plan_from_listing(
 ) -> DownloadPlan:
     """Plan the download of a model from the hub's list of its files.
 
-    heads: only files with MTP heads, where file names or an index of shards tell which have them.
-    Raises DownloadFailed, and ChoiceNeededError where one of several models must be chosen.
+    heads: only files with MTP heads, where file names or an index of shards tell which have them. A
+    vision tower that is not run is left out where the hub tells the model's architecture. Raises
+    DownloadFailed, and ChoiceNeededError where one of several models must be chosen.
     """
     files = needed_files(repository_listing.files, model, heads=heads)
+    if not is_tower_run(repository_listing.gguf_architecture):
+        files = tuple(file for file in files if not may_be_tower(file.name)) or files
     _check_names(model, repository_listing.commit, files)
     if heads:
         files = _only_head_files(hub, model, repository_listing.commit, files)

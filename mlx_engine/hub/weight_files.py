@@ -75,6 +75,19 @@ _LARGEST_HEADER_OF_HEADS = 16_000_000
 _LFS_POINTER = b"version https://git-lfs"
 
 
+GGUF_WITH_TOWERS = frozenset(("qwen35", "qwen35moe", "qwen3vl", "qwen3vlmoe", "gemma3", "gemma4"))
+"""GGUF architectures of models whose vision towers are run."""
+_OF_TOWERS = ("clip", "mmproj")
+
+
+def is_tower_run(architecture: str) -> bool:
+    """Whether vision towers beside a GGUF model of this architecture are run, as far as known.
+
+    architecture: "" where it is not known; the hub may take a tower's own for the model's.
+    """
+    return architecture in ("", *_OF_TOWERS, *GGUF_WITH_TOWERS)
+
+
 def may_be_tower(name: str) -> bool:
     """Whether a file may hold a model's vision tower, by the name that llama.cpp gives it."""
     return "mmproj" in name.lower() and name.lower().endswith(GGUF)

@@ -99,7 +99,8 @@ class _Answer(BaseHTTPRequestHandler):
             return self._refuse(404, "RevisionNotFound")
         files = self.hub.repositories[hub_id]
         listed = [_sibling(name, data) for name, data in files.items()]
-        return self._tell({"id": hub_id, "sha": COMMIT, "siblings": listed})
+        gguf = self.hub.told.get(hub_id, {}).get("gguf")
+        return self._tell({"id": hub_id, "sha": COMMIT, "siblings": listed, "gguf": gguf})
 
     def _search(self, asked: dict[str, list[str]]) -> None:
         """Everything with these words in its name."""

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,15 @@ from mlx_engine.hub.repository import (
     needed_files,
     read_hub_link,
 )
-from mlx_engine.hub.weight_files import ShardName, gguf_models, hub_snapshot
+from mlx_engine.hub.weight_files import (
+    GGUF_WITH_TOWERS,
+    ShardName,
+    gguf_models,
+    hub_snapshot,
+)
 from mlx_engine.loading.find import HubAccess
+from mlx_engine.loading.gguf.model import ARCHITECTURES
+from mlx_engine.loading.vision import _BY_TYPE
 from mlx_engine.values.errors import DownloadFailed, EngineError
 from mlx_engine.values.untrusted import CONFIG_BYTES
 
@@ -162,6 +170,28 @@ def test_one_vision_tower_comes_along(model: str, towers: list[str]) -> None:
     needed = needed_files(files, HubModel("org/g", file=model))
     assert [file.name for file in needed] == [model, *towers[:1]]
     assert len(needed_files(files, HubModel("org/g", file=model), heads=True)) == 1
+
+
+def test_a_vision_tower_that_is_not_run_is_left_out(hub: Hub, fake: FakeHub) -> None:
+    """As far as the hub tells; a link to the tower itself is followed."""
+    fake.repositories["org/g"] = {"m-Q4_0.gguf": b"GGUF", "mmproj-F16.gguf": b"GGUFs"}
+    told: list[tuple[str | None, int]] = [(None, 9), ("clip", 9), ("gemma3", 9), ("llama", 4)]
+    for architecture, nbytes in told:
+        fake.told["org/g"] = {"gguf": architecture and {"architecture": architecture, "total": 1}}
+        assert plan_download(hub, HubModel("org/g")).total_bytes == nbytes, architecture
+    assert plan_download(hub, HubModel("org/g", file="mmproj-F16.gguf")).total_bytes == 5
+
+
+def test_architectures_with_towers_are_those_that_loading_knows() -> None:
+    types = {
+        name: (
+            made.keywords.get("model_type")
+            if isinstance(made, partial)
+            else getattr(made, "model_type", None)
+        )
+        for name, made in ARCHITECTURES.items()
+    }
+    assert {name for name, kind in types.items() if kind in _BY_TYPE} == GGUF_WITH_TOWERS
 
 
 @pytest.mark.parametrize(
