@@ -141,6 +141,9 @@ class StandIn(StockOperations):
         self.unpacked: list[Array] = []
         self._labels: list[str] = []
 
+    def start_evaluation(self, x: mx.array, *, has_idle_gpu: bool = False) -> None:
+        """Begin nothing, so that the graph stays whole."""
+
     def run(self, launch: Launch, inputs: Sequence[mx.array]) -> tuple[mx.array, ...]:
         """A kernel's launch as one node."""
         made = [Array(*one) for one in zip(launch.shapes, launch.dtypes, strict=True)]
