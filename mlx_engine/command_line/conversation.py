@@ -2,9 +2,10 @@
 
 import difflib
 import json
+import shlex
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -354,10 +355,16 @@ def _load_command(chat: Chat, argument: str) -> None:
 
 
 def _path_from_argument(argument: str, usage: str) -> Path:
+    """Read a path as it is written, or quoted or escaped, as a file that is dropped into a
+    terminal.
+    """
     if not argument:
         raise BadOption(f"Write {usage}.")
     try:
-        return Path(argument).expanduser()
+        path, words = Path(argument).expanduser(), list[str]()
+        with suppress(OSError, ValueError):  # a name too long, a single quotation mark
+            words = [] if path.exists() else shlex.split(argument)
+        return Path(words[0]).expanduser() if len(words) == 1 else path
     except RuntimeError as error:
         raise BadOption(f"{argument} is not possible: {error}") from None
 

@@ -199,6 +199,17 @@ def test_pictures_go_with_the_next_message(photo: Path, tmp_path: Path) -> None:
     assert "so that it cannot go on with this model: /clear begins another" in blind.err
 
 
+def test_a_path_may_be_quoted_or_escaped_as_a_terminal_does_with_dropped_files(
+    photo: Path, tmp_path: Path
+) -> None:
+    runtime, odd = FakeRuntime(), photo.rename(tmp_path / "it's my photo.png")
+    runtime.engine.description = replace(DESCRIPTION, vision=None)
+    escaped = str(odd).replace("'", "\\'").replace(" ", "\\ ")
+    runtime.type(*(f"/image {path}" for path in (odd, f'"{odd}"', escaped)))
+    assert runtime.run("chat") == 0
+    assert "next message: 6 x 4, 6 x 4, 6 x 4" in runtime.err
+
+
 def test_pictures_for_a_model_that_sees_none(talk: Talk, photo: Path) -> None:
     runtime = talk(f"/image {photo}", "two")
     assert "for text alone" in runtime.err
