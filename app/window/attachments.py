@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QAbstractButton, QFrame, QPushButton, QSizePolicy, QWidget
 from typing_extensions import override
 
 from app.start.threads import LatestTask
@@ -388,6 +388,11 @@ class AttachmentRow(QWidget):
     def _refresh(self, refused: str) -> None:
         self._refused = refused
         self._say()
+        before: QWidget = self.stop_reading  # Qt would put new buttons behind all of the window
+        for chip in (*self._pictures, *self._chips):
+            for button in chip.findChildren(QAbstractButton):
+                self.setTabOrder(before, button)
+                before = button
         self._flow.place()
         self._seen.place()
         self.changed.emit()

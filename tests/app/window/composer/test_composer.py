@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from PySide6.QtCore import QEvent, QMimeData, Qt, QUrl, Signal
 from PySide6.QtGui import QImage, QInputMethodEvent, QKeyEvent, QKeySequence, QTextCursor
-from PySide6.QtWidgets import QApplication, QToolButton
+from PySide6.QtWidgets import QApplication, QPushButton, QToolButton, QWidget
 from seen import button, find, press, words_on
 
 from app.library.picture_file import checked_picture
@@ -17,6 +17,7 @@ from app.values.attached_text import AttachedPdf, AttachedText, Refused, SaidWit
 from app.window.attachments import MOST, MOST_PICTURES, AttachmentChip, PdfChip, PictureChip
 from app.window.composer import LONGEST, MOST_LINES, Composer, MessageBox
 from app.window.controls.fields import Lines
+from app.window.controls.layouts import column
 from app.window.pictures import (
     COPIED,
     PictureDialog,
@@ -147,6 +148,23 @@ def test_copied_pictures_are_pasted_with_their_text(qtbot, composer, box):
     odd = QMimeData()
     odd.setData(COPIED, b'{"a": 1}')
     assert copied_pictures(odd) == []
+
+
+def test_keys_go_through_pictures_before_the_message(qtbot, composer, box):
+    window, before, after = QWidget(), QPushButton("before"), QPushButton("after")
+    column(before, composer, after, of=window)
+    qtbot.addWidget(window)
+    window.show()
+    images = (QImage(3, side, QImage.Format.Format_RGB32) for side in (4, 5))
+    composer.row.attach([checked_picture(png_of(image), "p") for image in images])
+    box.setFocus()
+    passed = list[str]()
+    while (focused := window.focusWidget()) is not before:
+        passed.append(focused.accessibleName())
+        qtbot.keyClick(focused, Qt.Key.Key_Backtab)
+    assert passed == [
+        "Message", "Remove picture 2", "Picture 2", "Remove picture 1", "Picture 1",
+    ]  # fmt: skip
 
 
 def test_bad_and_too_many_pictures_are_named_and_lose_nothing(qtbot, composer, watched):
