@@ -37,7 +37,7 @@ T = TypeVar("T")
 pytestmark = pytest.mark.usefixtures("passes_timed", "a_little_behind_answers")
 
 OPTIONS = LoadOptions(check_heads=False)
-PIPELINES_OF_ALL, PIPELINES_OF_ONE = 134, 23
+PIPELINES_OF_ALL, PIPELINES_OF_ONE = 135, 23
 SHORT = GenerationOptions(3, ignore_eos=True)
 GREEDY = SamplingOptions(temperature=0)
 
