@@ -388,7 +388,8 @@ class AttachmentRow(QWidget):
     def _refresh(self, refused: str) -> None:
         self._refused = refused
         self._say()
-        before: QWidget = self.stop_reading  # Qt would put new buttons behind all of the window
+        # Qt would put new buttons behind all of the window, where Tab does not come
+        before: QWidget = self.focusProxy() or self.stop_reading
         for chip in (*self._pictures, *self._chips):
             for button in chip.findChildren(QAbstractButton):
                 self.setTabOrder(before, button)
