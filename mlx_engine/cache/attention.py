@@ -133,6 +133,14 @@ class RowsCache(ABC):
         assert self.pending_rows is None
         return self._read_keys_values(self._buffer_slice(self.length, self.offset))
 
+    def visible_positions(self, rows: int) -> range:
+        """Positions of the keys that a block of `rows` rows, written next, is given."""
+        return range(self._view_start(), self.most_committed + rows)
+
+    def _view_start(self) -> int:
+        """Position of the first key that is given to the attention of the next block."""
+        return 0
+
     def _buffer_slice(self, begin: int, end: int) -> slice:
         """Slice of the KV buffers' rows that hold positions `begin` to `end`."""
         return slice(begin, end)
@@ -271,7 +279,7 @@ class AttentionCache(RowsCache):
         """Attention mask for a block of N rows that is written next; N is mlx-lm's name."""
         if self.pending_rows is None and window_size is None and (N == 1 or not return_array):
             return None if N == 1 else "causal"
-        return causal_mask(self.next_row_index(), N, range(self.most_committed + N), window_size)
+        return causal_mask(self.next_row_index(), N, self.visible_positions(N), window_size)
 
     def _grow_buffers(self, end: int, rows: Buffers) -> Buffers:
         capacity = self._buffers[0].shape[2] if self._buffers else 0

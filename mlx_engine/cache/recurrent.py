@@ -385,6 +385,13 @@ class RecurrentCache:
         block = DeltaBlock(convolution_rows, state, state, EmptyReplay())
         self._block = _WrittenBlock(convolution_rows.shape[1] - self._taps, convolution_rows, block)
 
+    def write_behind_window(self, rows: mx.array) -> mx.array:
+        """Write a block as `write_convolution` does: rows [1, T, C] -> [1, K-1+T, C]."""
+        before = self.window.slice_window(self._taps).astype(rows.dtype)
+        convolution_rows = mx.concatenate([before, rows], axis=1)
+        self.write_convolution(convolution_rows)
+        return convolution_rows
+
     def commit(self, count: int | RowCount) -> None:
         """Keep the first `count` rows of the block just run; 0 goes back to before it."""
         block, self._block = self._block, None

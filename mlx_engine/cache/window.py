@@ -69,9 +69,7 @@ class WindowCache(RowsCache):
         window = min(window_size or self.window, self.window)
         if self.pending_rows is None and self._length + N <= window and not return_array:
             return None if N == 1 else "causal"
-        return causal_mask(
-            self.next_row_index(), N, range(self._view_start(), self.most_committed + N), window
-        )
+        return causal_mask(self.next_row_index(), N, self.visible_positions(N), window)
 
     def keys_and_values(self) -> KeysValues:
         """Return all cached keys and values that the rows written last may attend to.

@@ -72,10 +72,7 @@ class GatedConvolution:
     def _run_sequence(self, cache: LayerCache, rows: mx.array) -> mx.array:
         """Convolve the rows of one sequence behind its cached rows, [1, T, C] -> [1, T, C]."""
         assert isinstance(cache, RecurrentCache)
-        before = cache.window.slice_window(self._spec.taps - 1).astype(rows.dtype)
-        convolved = mx.concatenate([before, rows], axis=1)
-        cache.write_convolution(convolved)
-        return self._convolve(convolved)
+        return self._convolve(cache.write_behind_window(rows))
 
 
 def _multiply(x: mx.array, y: mx.array) -> mx.array:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from mlx_engine.models.hyper_connections import (
 )
 from mlx_engine.models.kernel_matrices import FewRowMatrix
 from mlx_engine.models.layers import Embedding, Linear, Norm
+from mlx_engine.models.relative_attention import ConvolvedBlock
 from mlx_engine.models.vision.contract import PictureRows
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import Reason
@@ -69,6 +71,9 @@ class Decoder:
         kernels = trunk.kernels
         self._rows = Embedding.from_matrix(matrix, dtype, kernels)
         self._embedding = Embedding.from_matrix(matrix, dtype, kernels, spec.embed_scale)
+        if spec.embed_norm == "own":
+            norm = Norm.read(part, "embed_norm", spec.eps)
+            self._embedding = replace(self._embedding, norm=norm)
         self._positions = None
         if spec.positions:
             self._positions = Embedding.from_matrix(part.matrix("embed_positions"), dtype, kernels)
@@ -172,7 +177,7 @@ class Decoder:
         if self.spec.streams_spec is not None:
             x, per_layer = mx.tile(x, (1, 1, self.spec.streams_spec.count)), tokens
         layers: Sequence[LayerCache | JointCache] = caches.layers
-        if self.spec.embed_norm:
+        if self.spec.embed_norm == "final":
             x = self._norm(x)
         if self._positions is not None:
             x = run_each_conversation(layers[0], self._add_positions, x)
@@ -255,10 +260,12 @@ def _written_keys_values(cache: LayerCache, hidden: mx.array) -> mx.array:
     return mx.concatenate([side.reshape(1, hidden.shape[1], -1) for side in rows], axis=-1)
 
 
-Block = DecoderBlock | ShortcutBlock | StreamBlock
+Block = DecoderBlock | ShortcutBlock | StreamBlock | ConvolvedBlock
 
 
 def _read_block(block: model_spec.BlockSpec, part: Part, model: model_spec.ModelSpec) -> Block:
+    if block.convolutions:
+        return ConvolvedBlock(block, part, model)
     plain = ShortcutBlock if block.halves else DecoderBlock
     return (plain if block.streams is None else StreamBlock)(block, part, model)
 
@@ -385,9 +392,11 @@ class DecoderHead:
             self._join = _MtpInput(part, eps, embedding_first=spec.heads.embedding_first)
         else:
             self._join = StreamsMtpInput(block.streams, part, eps)
-        self._block, self._norm = _read_block(block, part, spec), norm
+        self._block = _read_block(block, part, spec)
+        self._norm = None if spec.heads.norm == "none" else norm
         if spec.heads.norm == "own":
             self._norm = _read_last_norm(spec, part, block.streams)
+        self._logit_scale = spec.logit_scale
         self._embed = embedding
         if "embed_tokens.weight" in part:
             matrix = part.matrix("embed_tokens")
@@ -415,7 +424,7 @@ class DecoderHead:
             embedded = mx.where(pictures.is_picture[:, None], seen, embedded)
         masks = Masks(pictures=pictures)
         state = self._block(self._join(embedded, hidden), caches.layers, masks)
-        made = self._norm(state) if self._heads.chain_state == "normed" else state
+        made = self._end(state) if self._heads.chain_state == "normed" else state
         self._stock.start_evaluation(made)
         return made
 
@@ -429,9 +438,13 @@ class DecoderHead:
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
         """Head's states [1, T, H] -> logits [1, T, V], by `output` or its own output matrix."""
-        is_normed = self._heads.chain_state == "normed"
-        normed = hidden if is_normed else self._norm(hidden)
-        return (output or self.mtp_output)(normed)
+        normed = hidden if self._heads.chain_state == "normed" else self._end(hidden)
+        logits = (output or self.mtp_output)(normed)
+        return logits if self._logit_scale == 1.0 else logits * self._logit_scale
+
+    def _end(self, state: mx.array) -> mx.array:
+        """What logits are made of, from the residual behind the head's block [1, T, H]."""
+        return state if self._norm is None else self._norm(state)
 
     def switch_to_bfloat16(self) -> None:
         """Embed tokens in bfloat16 from the next pass on, as the trunk does."""

@@ -124,6 +124,8 @@ class Router:
         score = _root_of_softplus_float32 if spec.score == "sqrtsoftplus" else _sigmoid_float32
         self._score = part.kernels.stock.compile_elementwise(score)
         self._table = part.integers(layer_specs.EXPERT_TABLE) if spec.table_rows else None
+        numbers = range(spec.routed, spec.routed + spec.scored_shared)
+        self._shared = mx.array([*numbers], dtype=mx.uint32) if numbers else None
 
     def __call__(self, rows: mx.array, tokens: mx.array | None = None) -> RoutedExperts:
         """Route hidden states [R, H] -> ids and weights of the experts selected for each row.
@@ -146,7 +148,10 @@ class Router:
             if self._table is not None and tokens is not None:
                 chosen = self._table[tokens]
             else:
-                chosen = self._top_experts(self._selection_scores(scores))
+                chosen = self._top_experts(self._selection_scores(scores[:, : spec.routed]))
+            if self._shared is not None:
+                every = mx.broadcast_to(self._shared, (len(rows), spec.scored_shared))
+                chosen = mx.concatenate([chosen, every], axis=-1)
             weights = mx.take_along_axis(scores, chosen, axis=-1)
             if spec.normalise:
                 total = weights.sum(axis=-1, keepdims=True)
@@ -174,20 +179,57 @@ class Router:
         return kept.reshape(selection.shape)
 
 
+class ExpertStack(NamedTuple):
+    """Feed-forwards of experts of one size.
+
+    gate_up: one fused matrix stack, or the stacks of gate and up; without a gate that of up.
+    """
+
+    gate_up: list[ExpertLinear]
+    down: ExpertLinear
+    join: Gate
+    is_gated: bool
+
+    @staticmethod
+    def read(part: Part, feed: layer_specs.FeedForwardSpec) -> "ExpertStack":
+        """Read stacked matrices of experts."""
+        names = ("gate_proj", "up_proj") if feed.gated else ("up_proj",)
+        gate_up = ExpertLinear.read(part, *names)
+        (down,) = ExpertLinear.read(part, "down_proj")
+        return ExpertStack(gate_up, down, make_gate(feed, part.kernels.stock), feed.gated)
+
+    def can_skip(self, rows: int) -> bool:
+        """Whether so many rows may lack experts, as in ExpertLinear.can_skip."""
+        return all(linear.can_skip(rows) for linear in (*self.gate_up, self.down))
+
+    def __call__(self, rows: mx.array, expert_indices: mx.array) -> mx.array:
+        """Rows [R, H] and expert ids [R, n] -> outputs of each expert [R, n, H]."""
+        if len(rows) < SORTED_FROM_ROWS:
+            return self._feed_forward(rows[:, None], expert_indices, is_sorted=False)
+        flat = expert_indices.reshape(-1)
+        order = mx.argsort(flat)
+        each = rows[order // expert_indices.shape[-1]]
+        outputs = self._feed_forward(each[:, None], flat[order][:, None], is_sorted=True)
+        return outputs[mx.argsort(order)].reshape(*expert_indices.shape, -1)
+
+    def _feed_forward(self, x: mx.array, expert_indices: mx.array, *, is_sorted: bool) -> mx.array:
+        made = [linear(x, expert_indices, is_sorted=is_sorted) for linear in self.gate_up]
+        parts = mx.split(made[0], 2, axis=-1) if self.is_gated and len(made) == 1 else made
+        return self.down(self.join(*parts), expert_indices, is_sorted=is_sorted)
+
+
 @dataclass(frozen=True, slots=True)
 class ExpertFeedForward:
     """Mixture-of-experts feed-forward (DeepSeekMoE, arXiv 2401.06066) built from an ExpertsSpec.
 
-    spec: of the experts.
-    gate_up: one fused matrix stack, or the stacks of gate and up; without a gate that of up.
+    spec: of the experts. experts, scored: the routed ones, and shared ones that are scored, too.
     latent_down, latent_up: projections before and behind the experts, or None.
     """
 
     spec: layer_specs.ExpertsSpec
     router: Router
-    gate_up: list[ExpertLinear]
-    down: ExpertLinear
-    join: Gate
+    experts: ExpertStack
+    scored: ExpertStack | None
     shared: GatedFeedForward | None
     shared_gate: Linear | None
     latent_down: Linear | None
@@ -200,18 +242,15 @@ class ExpertFeedForward:
 
         eps: of the router's norm.
         """
-        stacks, shared = part.subpart("switch_mlp"), part.subpart("shared_expert")
+        shared = part.subpart("shared_expert")
         router = Router(spec, part, eps)
-        names = ("gate_proj", "up_proj") if spec.feed.gated else ("up_proj",)
-        gate_up = ExpertLinear.read(stacks, *names)
-        (down,) = ExpertLinear.read(stacks, "down_proj")
-        dtype = down.matrices.dtype  # GGUF files have the shared expert's gate in float32
+        experts = ExpertStack.read(part.subpart("switch_mlp"), spec.feed)
+        dtype = experts.down.matrices.dtype  # GGUF files have the shared expert's gate in float32
         return ExpertFeedForward(
             spec=spec,
             router=router,
-            gate_up=gate_up,
-            down=down,
-            join=make_gate(spec.feed, part.kernels.stock),
+            experts=experts,
+            scored=ExpertStack.read(shared, spec.feed) if spec.scored_shared else None,
             stock=part.kernels.stock,
             shared=GatedFeedForward.read(shared, spec.shared) if spec.shared else None,
             shared_gate=Linear.read(part, "shared_expert_gate", dtype)
@@ -237,14 +276,16 @@ class ExpertFeedForward:
         passed = None
         if self.spec.identities:  # in their places no expert runs, or one for a weight of 0
             (experts, weights), is_real = choice, choice.experts < self.spec.count
-            can_skip = all(linear.can_skip(len(rows)) for linear in (*self.gate_up, self.down))
-            choice = RoutedExperts(
-                mx.where(is_real, experts, _NO_EXPERT if can_skip else 0), weights * is_real
-            )
+            instead = _NO_EXPERT if self.experts.can_skip(len(rows)) else 0
+            choice = RoutedExperts(mx.where(is_real, experts, instead), weights * is_real)
             passed = (weights - choice.weights).sum(axis=-1, keepdims=True)
-        asked = self._run_sorted_experts if len(rows) >= SORTED_FROM_ROWS else self._run_experts
         read = rows if self.latent_down is None else self.latent_down(rows)
-        outputs = asked(read, choice.experts)
+        if self.scored is None:
+            outputs = self.experts(read, choice.experts)
+        else:
+            routed, shared_ones = mx.split(choice.experts, [self.spec.per_token], axis=-1)
+            made_by_shared = self.scored(read, shared_ones - self.spec.routed)
+            outputs = mx.concatenate([self.experts(read, routed), made_by_shared], axis=-2)
         made = self.stock.compile_elementwise(_weigh_outputs)(outputs, choice.weights).sum(axis=-2)
         if self.latent_up is not None:
             made = self.latent_up(made)
@@ -262,23 +303,6 @@ class ExpertFeedForward:
     def add_to_residual(self, residual: mx.array, x: mx.array) -> mx.array:
         """Return the residual plus the output of the mixture of experts for x, [1, T, H]."""
         return residual + self(x)
-
-    def _run_experts(self, rows: mx.array, expert_indices: mx.array) -> mx.array:
-        """Rows [R, H] and expert ids [R, n] -> outputs of each expert [R, n, H]."""
-        return self._feed_forward(rows[:, None], expert_indices, is_sorted=False)
-
-    def _run_sorted_experts(self, rows: mx.array, expert_indices: mx.array) -> mx.array:
-        """Rows [R, H] and expert ids [R, n] -> outputs [R, n, H], computed in order of experts."""
-        flat = expert_indices.reshape(-1)
-        order = mx.argsort(flat)
-        each = rows[order // expert_indices.shape[-1]]
-        outputs = self._feed_forward(each[:, None], flat[order][:, None], is_sorted=True)
-        return outputs[mx.argsort(order)].reshape(*expert_indices.shape, -1)
-
-    def _feed_forward(self, x: mx.array, expert_indices: mx.array, *, is_sorted: bool) -> mx.array:
-        made = [linear(x, expert_indices, is_sorted=is_sorted) for linear in self.gate_up]
-        parts = mx.split(made[0], 2, axis=-1) if self.spec.feed.gated and len(made) == 1 else made
-        return self.down(self.join(*parts), expert_indices, is_sorted=is_sorted)
 
 
 def _sigmoid_float32(router_logits: mx.array) -> mx.array:

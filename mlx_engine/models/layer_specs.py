@@ -272,6 +272,58 @@ class AttentionSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryLogScale:
+    """Scaling of the scores of row p by 1 + weight * log(max(1, (p + 1) / floor)) (Inkling)."""
+
+    weight: float
+    floor: int
+
+
+@dataclass(frozen=True, slots=True)
+class RelativeAttentionSpec:
+    """Attention without RoPE, whose scores have a bias by distance that each row makes (Inkling).
+
+    A row projects `bias_size` elements for each head, which weigh as many profiles of biases over
+    the distances 0 to extent - 1; beyond there is none. size: of queries, keys and values, which
+    are RMS-normed but for values; scores are divided by it. window: as of AttentionSpec.
+    """
+
+    heads: int
+    kv_heads: int
+    size: int
+    bias_size: int
+    extent: int
+    window: int | None = None
+    growth: QueryLogScale | None = None
+
+    prefix = "self_attn"
+    rope = None
+
+    def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
+        """Names and shapes of the weights of an attention layer with biases by distance."""
+        del has_split_kv_b
+        queries, keys = self.heads * self.size, self.kv_heads * self.size
+        rows = {"q": queries, "k": keys, "v": keys, "r": self.heads * self.bias_size}
+        return {
+            **{f"{part}_proj.weight": (count, hidden) for part, count in rows.items()},
+            "o_proj.weight": (hidden, queries),
+            "q_norm.weight": (self.size,),
+            "k_norm.weight": (self.size,),
+            "rel_logits_proj.proj": (self.bias_size, self.extent),
+        }
+
+    @property
+    def cache(self) -> CacheSize:
+        """Size of the layer's KV cache."""
+        return key_value_size(self.kv_heads, self.size, self.size, self.window)
+
+    @property
+    def packed_cache(self) -> Reason | None:
+        """Reason why the layer's KV cache stays in 16 bits; None where 8 and 4 bits work too."""
+        return why_16bit_cache(self.size)
+
+
+@dataclass(frozen=True, slots=True)
 class IndexerSpec:
     """Lightning indexer (arXiv 2512.02556), which selects the tokens that a row attends to.
 
@@ -455,7 +507,8 @@ class ExpertsSpec:
     router and the shared expert read the hidden state itself (Nemotron 3). identities: number of
     experts behind the others that return what they read and have no weights (LongCat). table_rows:
     experts are those that a table of so many rows has for the token (hash routing); 0: those with
-    the highest scores.
+    the highest scores. scored_shared: number of shared experts, of the others' size, that the router
+    scores behind the others, and whose scores count in that sum (Inkling).
     """
 
     count: int
@@ -477,6 +530,7 @@ class ExpertsSpec:
     latent: int = 0
     identities: int = 0
     table_rows: int = 0
+    scored_shared: int = 0
 
     prefix = "mlp"
 
@@ -492,7 +546,7 @@ class ExpertsSpec:
         True for normalised softmax scores without bias or groups, since normalising cancels the
         other terms.
         """
-        is_plain = not self.choice_bias and not self.table_rows
+        is_plain = not self.choice_bias and not self.table_rows and not self.scored_shared
         is_plain = is_plain and self.groups == self.kept_groups
         return self.score == "softmax" and self.normalise and is_plain and not self.least_sum
 
@@ -503,7 +557,7 @@ class ExpertsSpec:
 
     def tensors(self, hidden: int) -> Shapes:
         """Names and shapes of the weights of a mixture of experts; expert matrices are stacked."""
-        made: Shapes = {"gate.weight": (self.routed, hidden)}
+        made: Shapes = {"gate.weight": (self.routed + self.scored_shared, hidden)}
         if self.router_bias:
             made["gate.bias"] = (self.routed,)
         if self.choice_bias:
@@ -517,6 +571,11 @@ class ExpertsSpec:
             made |= {"latent_down.weight": (self.latent, hidden)}
             made |= {"latent_up.weight": (hidden, self.latent)}
         made |= {f"switch_mlp.{name}": (self.count, *shape) for name, shape in stacks.items()}
+        if self.scored_shared:
+            made |= {
+                f"shared_expert.{name}": (self.scored_shared, *shape)
+                for name, shape in stacks.items()
+            }
         if self.shared is not None:
             its = self.shared.tensors(hidden)
             made |= {f"shared_expert.{name}": shape for name, shape in its.items()}

@@ -230,7 +230,7 @@ class ResidualLinear:
 class Embedding:
     """Embedding table: token ids [..., T] -> rows [..., T, H], dequantised and scaled.
 
-    served: contains 1 while the kernel for GGUF blocks is in use.
+    served: contains 1 while the kernel for GGUF blocks is in use. norm: that rows go through.
     """
 
     matrix: Matrix
@@ -238,6 +238,7 @@ class Embedding:
     scale: float = 1.0
     stock: StockOperations = MLX
     served: KernelRowCounts | None = None
+    norm: "Norm | None" = None
 
     @staticmethod
     def from_matrix(
@@ -257,7 +258,8 @@ class Embedding:
     def __call__(self, tokens: mx.array) -> mx.array:
         """Look up the embeddings of token ids [..., T] -> rows [..., T, H]."""
         values = self._look_up_rows(tokens)
-        return values if self.scale == 1.0 else values * self.scale
+        values = values if self.scale == 1.0 else values * self.scale
+        return values if self.norm is None else self.norm(values)
 
     def _look_up_rows(self, tokens: mx.array) -> mx.array:
         if self.served is not None and 1 in self.served:

@@ -15,15 +15,22 @@ from mlx_engine.models.layer_specs import (
     ExpertsSpec,
     FeedForwardSpec,
     LatentAttentionSpec,
+    RelativeAttentionSpec,
     Shapes,
     sum_of_sizes,
 )
 from mlx_engine.models.ngram_spec import AnyNgramSpec
-from mlx_engine.models.recurrent_specs import RecurrentSpec
+from mlx_engine.models.recurrent_specs import RecurrentSpec, ResidualConvolutionSpec
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.memory_plan import WorkSize
 
-MixerSpec = AttentionSpec | LatentAttentionSpec | CompressedAttentionSpec | RecurrentSpec
+MixerSpec = (
+    AttentionSpec
+    | LatentAttentionSpec
+    | CompressedAttentionSpec
+    | RelativeAttentionSpec
+    | RecurrentSpec
+)
 
 State = Literal["normed", "residual"]
 """A hidden state after or before the norm that ends trunk or head."""
@@ -111,6 +118,7 @@ class BlockSpec:
     hyper-connections in place of norms. ngrams: embeddings of n-grams added to the streams before.
     halves: decoder blocks in place of mixer and norms; feed then reads what the feed-forward of the
     first reads, and is added behind the last (shortcut-connected experts, arXiv 2404.05019).
+    convolutions: of keys and values, of the mixer's output and of the feed-forward's (Inkling).
     """
 
     mixer: MixerSpec | None
@@ -124,6 +132,7 @@ class BlockSpec:
     streams: AnyStreams | None = None
     ngrams: AnyNgramSpec | None = None
     halves: "tuple[BlockSpec, ...]" = ()
+    convolutions: tuple[ResidualConvolutionSpec, ...] = ()
 
     @property
     def kv_layer(self) -> int | None:
@@ -132,8 +141,9 @@ class BlockSpec:
 
     @property
     def mixers(self) -> tuple[MixerSpec, ...]:
-        """Parts of a block with caches: n-gram embeddings, and sequence mixers, two at most."""
-        every = (self.ngrams, self.mixer, self.second_mixer, *(half.mixer for half in self.halves))
+        """Parts of a block with caches: n-gram embeddings, sequence mixers, convolutions."""
+        halves = (half.mixer for half in self.halves)
+        every = (self.ngrams, self.mixer, self.second_mixer, *halves, *self.convolutions)
         return tuple(mixer for mixer in every if mixer is not None)
 
     @property
@@ -213,7 +223,7 @@ class MtpHeadsSpec:
     embedding_first: bool = True
     trunk_state: State = "normed"
     chain_state: State = "normed"
-    norm: Literal["trunk", "own"] = "own"
+    norm: Literal["trunk", "own", "none"] = "own"
     embedding: Literal["trunk", "either"] = "trunk"
     output: Literal["trunk", "own", "either"] = "trunk"
     zero_first: bool = False
@@ -254,7 +264,8 @@ class ModelSpec:
     the output head is the embedding; None where only the files tell. embed_scale, logit_scale:
     factors of embeddings and logits. logit_cap: logits l become cap * tanh(l / cap); 0 for none.
     logit_bias: bias of the output head. positions: learned position embeddings, 0 for none.
-    embed_norm: embeddings go through the final norm too. assistant_layers: None where the family
+    embed_norm: embeddings, those of MTP heads aside, go through the final norm too, or all through
+    a norm of their own. assistant_layers: None where the family
     has no assistant drafter.
     """
 
@@ -271,7 +282,7 @@ class ModelSpec:
     logit_cap: float = 0.0
     logit_bias: bool = False
     positions: int = 0
-    embed_norm: bool = False
+    embed_norm: Literal["none", "final", "own"] = "none"
     heads: MtpHeadsSpec | None = None
     per_layer: PerLayerInputsSpec | None = None
     assistant_layers: AssistantLayers | None = None
@@ -284,6 +295,8 @@ class ModelSpec:
         hidden, vocabulary = self.hidden, self.vocabulary
         made: Shapes = {"embed_tokens.weight": (vocabulary, hidden)}
         made |= self._last_norm(self.streams_spec)
+        if self.embed_norm == "own":
+            made["embed_norm.weight"] = (hidden,)
         if self.positions:
             made["embed_positions.weight"] = (self.positions, hidden)
         if self.tied is False or (self.tied is None and "lm_head.weight" in stored_names):

@@ -169,6 +169,39 @@ class ShortConvolutionSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ResidualConvolutionSpec:
+    """Short causal depthwise convolution that is added to what it reads: x + conv(x) (Inkling).
+
+    parts: names of the weights of channels side by side, and their numbers of channels. taps:
+    kernel size; the last taps - 1 inputs are cached. scaled: what it reads is multiplied by a
+    stored number.
+    """
+
+    prefix: str
+    parts: tuple[tuple[str, int], ...]
+    taps: int
+    scaled: bool = False
+
+    @property
+    def width(self) -> int:
+        """Channels of all parts."""
+        return sum(channels for _, channels in self.parts)
+
+    def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
+        """Names and shapes of the weights of a convolution that is added to what it reads."""
+        del hidden, has_split_kv_b
+        made: Shapes = {f"{name}.weight": (channels, self.taps, 1) for name, channels in self.parts}
+        return made | ({"scale": (1,)} if self.scaled else {})
+
+    @property
+    def cache(self) -> CacheSize:
+        """Cache size of the convolution: its last rows."""
+        return CacheSize(kept_elements=(self.taps - 1) * self.width)
+
+    packed_cache = None
+
+
+@dataclass(frozen=True, slots=True)
 class Mamba2Spec:
     """Mamba-2 (arXiv 2405.21060): a state S [head_dim, state] for each head, S <- a S + dt x b^T.
 
@@ -274,6 +307,12 @@ class LightningSpec:
 
 
 RecurrentSpec = (
-    DeltaNetSpec | KimiDeltaSpec | ShortConvolutionSpec | Mamba2Spec | LightningSpec | AnyNgramSpec
+    DeltaNetSpec
+    | KimiDeltaSpec
+    | ShortConvolutionSpec
+    | ResidualConvolutionSpec
+    | Mamba2Spec
+    | LightningSpec
+    | AnyNgramSpec
 )
 """Every kind of them."""

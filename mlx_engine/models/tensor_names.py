@@ -50,7 +50,7 @@ _UNNEEDED = {
 """Names of tensors, published or as Ollama and llama.cpp have them, not needed for text -> why."""
 _LAYER = re.compile(r"layers\.(\d{1,6})\.(.+)")
 _HEAD = re.compile(
-    r"(?:mtp_layers\.|mtp_block\.|mtp\.|nextn\.)?(?:layers\.)?(?:(\d{1,6})\.)?(?:transformer\.|transformer_layer\.|mtp_block\.)?(.+)"
+    r"(?:mtp_layers\.|mtp_block\.|mtp\.|nextn\.)?(?:layers\.)?(?:(\d{1,6})\.)?(?:transformer\.|transformer_layer\.|transformer_block\.|mtp_block\.)?(.+)"
 )
 _HEAD_TENSOR = re.compile(r"layers\.(\d{1,6})\.(?:eh_proj|enorm|hnorm)\..+")
 """Tensors that join an MTP head's inputs, in a layer that is a head."""

@@ -50,7 +50,7 @@ class NanoChat(NativeFamily):
         is_capped = fields.has(_CAP) or _CAP not in fields
         return replace(
             plain_model(fields, [BlockSpec(attention, feed)] * fields.layers()),
-            embed_norm=True,
+            embed_norm="final",
             tied=False,
             logit_cap=fields.number(_CAP, 15.0) if is_capped else 0.0,
         )
