@@ -8,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 
 from metal_kernels.stock import AttentionOptions, row_tiles
-from mlx_engine.cache.attention import AttentionCache, row_positions
+from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.cache.recurrent import RecurrentCache
@@ -28,10 +28,13 @@ class ResidualConvolution:
     def __init__(self, spec: ResidualConvolutionSpec, part: Part, dtype: mx.Dtype) -> None:
         self._spec, self._stock, self._dtype = spec, part.kernels.stock, dtype
         weights = [part.vector(f"{name}.weight", mx.float32) for name, _ in spec.parts]
-        taps = mx.concatenate(weights).squeeze(-1) + mx.array(np.eye(spec.taps)[-1], mx.float32)
-        if spec.scaled:
-            taps = taps * part.vector("scale", mx.float32)
-        self._convolve = self._stock.make_convolution(taps)
+        scale = part.vector("scale", mx.float32) if spec.scaled else 1.0
+        self._taps = []
+        for tap in range(spec.taps):
+            row = mx.concatenate([weight[None, None, :, tap, 0] for weight in weights], axis=-1)
+            self._taps.append((row + (tap == spec.taps - 1)) * scale)
+        part.table.add_taken_arrays(self._taps)
+        self._convolve = self._stock.compile_elementwise(_weighted_sum)
 
     def make_cache(self) -> LayerCache:
         """Create a cache for the convolution: its last input rows, filled with zeros."""
@@ -44,15 +47,37 @@ class ResidualConvolution:
 
     def _run_sequence(self, cache: LayerCache, rows: mx.array) -> mx.array:
         assert isinstance(cache, RecurrentCache)
-        read = cache.write_behind_window(rows).astype(mx.float32)
-        return self._convolve(read).astype(rows.dtype)
+        read, count = cache.write_behind_window(rows), rows.shape[1]
+        shifted = (read[:, start : start + count] for start in range(self._spec.taps))
+        return self._convolve(*shifted, *self._taps)
+
+
+def _weighted_sum(*rows_and_weights: mx.array) -> mx.array:
+    """Sum in float32 of arrays, each multiplied by a weight; the weights follow all arrays."""
+    count = len(rows_and_weights) // 2
+    pairs = zip(rows_and_weights[:count], rows_and_weights[count:], strict=True)
+    first, *others = (rows.astype(mx.float32) * weight for rows, weight in pairs)
+    for product in others:
+        first = first + product
+    return first.astype(rows_and_weights[0].dtype)
 
 
 class _Distances(NamedTuple):
-    """Of rows from keys, int [T, L] from 0 to `extent`, and whether a row sees a key, [T, L]."""
+    """Of rows from keys, int [T, L], `extent` at most, and whether a row sees a key, [T, L]."""
 
     limited: mx.array
     is_seen: mx.array
+
+    @staticmethod
+    def between(
+        rows: mx.array, keys: mx.array, spec: layer_specs.RelativeAttentionSpec
+    ) -> "_Distances":
+        """Distances of rows at positions int [T] from keys at positions int [L]."""
+        exact = rows[:, None] - keys
+        is_seen = exact >= 0
+        if spec.window is not None:
+            is_seen = is_seen & (exact < spec.window)
+        return _Distances(mx.clip(exact, 0, spec.extent), is_seen)
 
 
 class RelativeAttention:
@@ -65,9 +90,10 @@ class RelativeAttention:
         self._inputs = Projections.read(part, ("q_proj", "k_proj", "v_proj", "r_proj"), sizes)
         self.dtype = self._inputs.dtype
         self.out_proj = ResidualLinear.read(part, "o_proj")
-        self._norm = Norm.read_rows(part, {"q_norm": spec.heads, "k_norm": spec.kv_heads}, eps)
+        self._query_norm, self._key_norm = (Norm.read(part, n, eps) for n in ("q_norm", "k_norm"))
         profiles = part.vector("rel_logits_proj.proj", self.dtype)
         self._profiles = mx.pad(profiles, [(0, 0), (0, 1)])[None]  # beyond the extent is no bias
+        part.table.add_taken_arrays([self._profiles])
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """Create an empty KV cache for this attention layer; bits: of keys and values."""
@@ -88,12 +114,13 @@ class RelativeAttention:
     ) -> mx.array:
         """Attend, each part as `project` made it, [1, T, N] -> [1, T, N] for `out_proj`."""
         spec, rows = self._spec, queries.shape[1]
-        keys, values = mx.split(keys_values, 2, axis=-1)
+        keys, values = mx.split(keys_values.reshape(1, rows, -1, spec.size), 2, axis=2)
         attended = run_each_conversation(
             cache,
             partial(self._run_sequence, masks),
-            self._norm(mx.concatenate([queries, keys], axis=-1)),
-            values.reshape(1, rows, spec.kv_heads, spec.size),
+            self._query_norm(queries.reshape(1, rows, spec.heads, spec.size)),
+            self._key_norm(keys),
+            values,
             biases.reshape(1, rows, spec.heads, spec.bias_size),
         )
         return attended.reshape(1, rows, -1)
@@ -102,50 +129,53 @@ class RelativeAttention:
         self,
         masks: Masks,
         cache: LayerCache,
-        queries_keys: mx.array,
+        queries: mx.array,
+        keys: mx.array,
         values: mx.array,
         biases: mx.array,
     ) -> mx.array:
-        """Attend within one sequence, all rows [1, T, heads, N] -> [1, T, heads, size]."""
+        """Attend within one sequence, each part [1, T, heads, N] -> [1, T, heads, size]."""
         assert isinstance(cache, AttentionCache | WindowCache)
-        spec, rows, start = self._spec, values.shape[1], cache.next_row_index()
-        queries, keys = mx.split(queries_keys.transpose(0, 2, 1, 3), [spec.heads], axis=1)
+        spec, rows = self._spec, values.shape[1]
+        alike = rows, cache.visible_positions(rows), cache.length, cache.pending_rows
+        positions, keys_at = masks.remember(("positions", *alike), partial(_positions, cache, rows))
+        queries, biases = (part.transpose(0, 2, 1, 3) for part in (queries, biases))
         growth = None
         if spec.growth is not None:
-            growth = _growth(row_positions(start, range(rows)), spec.growth)
+            growth = masks.remember(("growth", *alike), partial(_growth, positions, spec.growth))
             queries = (queries * growth).astype(queries.dtype)
-        distances = self._distances(cache, rows, masks)
-        cached = cache.write(keys, values.transpose(0, 2, 1, 3))
-        biases, length = biases.transpose(0, 2, 1, 3), cached.keys.shape[2]
-        made = []
-        for part in row_tiles(rows, 2 * spec.heads * length * queries.dtype.size):
+        cached = cache.write(keys.transpose(0, 2, 1, 3), values.transpose(0, 2, 1, 3))
+        length = cached.keys.shape[2]
+        made, tiles = [], row_tiles(rows, 2 * spec.heads * length * queries.dtype.size)
+        for part in tiles:
             end = length - rows + part.stop
             keys, values = (side[:, :, :end] for side in cached)
             by_distance = biases[:, :, part].reshape(1, -1, spec.bias_size) @ self._profiles
             by_distance = by_distance.reshape(1, spec.heads, -1, spec.extent + 1)
             if growth is not None:
                 by_distance = (by_distance * growth[part]).astype(queries.dtype)
-            limited, is_seen = (side[part, :end] for side in distances)
+            make = partial(_Distances.between, positions[part], keys_at[:end], spec)
+            kind = ("distances", spec.window, spec.extent, *alike)
+            limited, is_seen = masks.remember(kind, make) if len(tiles) == 1 else make()
             places = mx.broadcast_to(limited, (1, spec.heads, *limited.shape))
             bias = mx.where(is_seen, mx.take_along_axis(by_distance, places, axis=-1), -mx.inf)
-            options = AttentionOptions(1 / spec.size, bias.astype(queries.dtype), None, 0.0)
+            options = AttentionOptions(1 / spec.size, bias, None, 0.0)
             made.append(self._stock.attention(queries[:, :, part], keys, values, options))
         return mx.concatenate(made, axis=2).transpose(0, 2, 1, 3)
 
-    def _distances(self, cache: KeyValueCache, rows: int, masks: Masks) -> _Distances:
-        """Distances of `rows` new rows from the keys they are given, shared by layers of a kind."""
-        spec, keys = self._spec, cache.visible_positions(rows)
 
-        def make() -> _Distances:
-            positions = row_positions(cache.next_row_index(), range(rows))
-            exact = positions[:, None] - mx.arange(keys.start, keys.stop)[None]
-            is_seen = exact >= 0
-            if spec.window is not None:
-                is_seen = is_seen & (exact < spec.window)
-            return _Distances(mx.clip(exact, 0, spec.extent), is_seen)
+class _Positions(NamedTuple):
+    """Positions of new rows, int [T], and of the keys that they are given, int [L]."""
 
-        alike = spec.window, spec.extent, cache.length, cache.pending_rows
-        return masks.remember(("distances", rows, keys, *alike), make)
+    rows: mx.array
+    keys: mx.array
+
+
+def _positions(cache: KeyValueCache, rows: int) -> _Positions:
+    start, keys = cache.next_row_index(), cache.visible_positions(rows)
+    behind = mx.array(np.arange(rows) + (start if isinstance(start, int) else 0), mx.int32)
+    every = mx.array(np.arange(keys.start, keys.stop), mx.int32)
+    return _Positions(behind if isinstance(start, int) else behind + start, every)
 
 
 def _growth(positions: mx.array, spec: layer_specs.QueryLogScale) -> mx.array:

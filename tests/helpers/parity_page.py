@@ -92,7 +92,14 @@ RENAMED = {
     "exaone4_5": "exaone4",
 }
 """Types that are written as another one, whose name in config.json is then changed."""
-SAVED_OTHERWISE = ("deepseek_v4", "hy_v4", "longcat_flash", "minimax_m3_vl")
+SAVED_OTHERWISE = (
+    "deepseek_v4",
+    "hy_v4",
+    "inkling",
+    "inkling_mm_model",
+    "longcat_flash",
+    "minimax_m3_vl",
+)
 """Types that transformers does not save as they are published."""
 GGUF_OF = {
     "xverse": "xverse",

@@ -32,6 +32,7 @@ import numpy as np
 import tiny_deepseek4
 import tiny_glm5_next
 import tiny_hy4
+import tiny_inkling
 import tiny_ling
 import tiny_longcat
 import tiny_minimax
@@ -472,6 +473,8 @@ PUBLISHED: dict[str, Callable[..., tiny_nextn.Published]] = {
     "nemotron_h": tiny_nemotron.publish,
     "qwen4_exp": tiny_qwen4.publish,
     "hy_v4": tiny_hy4.publish,
+    "inkling_mm_model": partial(tiny_inkling.publish, num_mtp_layers=1),
+    "inkling": partial(tiny_inkling.publish, num_mtp_layers=1, is_as_published=False),
     "longcat_flash": tiny_longcat.publish,
     "longcat_flash_ngram": partial(tiny_longcat.publish, ngrams=tiny_longcat.NGRAMS),
     "deepseek_v4": tiny_deepseek4.publish,

@@ -31,6 +31,7 @@ each variant of a config one in the table of tests/engine/models/test_plain_fami
 | MiMo-7B | mimo | 1, reused | plain PyTorch, mlx-lm |
 | MiMo-V2-Flash, V2.5, Pro | mimo_v2_flash, mimo_v2 | 3, one a token | transformers, plain PyTorch |
 | Step-3.5-Flash, 3.7 | step3p5, step3p7 | 3, one a token | plain PyTorch, mlx-lm |
+| Inkling, Inkling-Small | inkling_mm_model, inkling | 8, one a token | transformers |
 | Llama, Mistral, Ministral, Ministral 3, Mixtral | their names | none | transformers |
 | Qwen2, Qwen3, Qwen3 MoE, Qwen3-VL | their names | none | transformers |
 | Gemma 1 to 3, gpt-oss, Phi-3, GLM-4 (`glm`, `glm4`), OLMo 2 | their names | none | transformers |

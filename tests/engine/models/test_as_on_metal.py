@@ -82,6 +82,7 @@ _LATENT = {
     **_EXPERTS,
 }
 _INDEXED = {"index_n_heads": 8, "index_head_dim": 64, "index_topk": 8, "index_topk_pattern": "FS"}
+BIASED = "biases by distance, short convolutions"
 CONFIGS = {
     "attention": {"model_type": "llama"},
     "sliding window": {"model_type": "gemma3_text", "sliding_window": 8},
@@ -102,6 +103,12 @@ CONFIGS = {
             "moe_topk": 3,
             "routed_scaling_factor": 0.1,
         },
+    },
+    BIASED: {
+        **{"model_type": "inkling_text", **_EXPERTS, "n_routed_experts": 8, "d_rel": 8},
+        **{"num_key_value_heads": 2, "swa_num_attention_heads": 4, "swa_num_key_value_heads": 2},
+        **{"swa_head_dim": 32, "sliding_window_size": 8, "rel_extent": 12, "local_layer_ids": [0]},
+        **{"log_scaling_n_floor": 8, "num_mtp_layers": 1, "n_shared_experts": 1},
     },
     "pools of latents": {
         **{"model_type": "glm5_next", **_LATENT, **_INDEXED, "qk_rope_head_dim": 0},
@@ -209,7 +216,7 @@ def convert_stored(
     for name, shape in shapes.items():
         values = mx.array(draw.standard_normal(shape).astype(np.float32) / np.sqrt(shape[-1]))
         small = len(shape) == 1 or "conv1d" in name
-        small |= name.endswith(("gate.weight", "bias", "pool_places"))
+        small |= name.endswith(("gate.weight", "bias", "pool_places", "sconv.weight", ".proj"))
         if name.endswith("norm.weight"):
             values = 1 + 0.1 * values
         if small:
@@ -337,6 +344,8 @@ def test_types_cache_bytes_and_words(name: str, form: str) -> None:
     if name == "compressed entries":  # which are gathered for stock MLX
         assert not attended
         assert any(one.kernel.startswith("stream_exchange") for one in made.launcher.reports)
+    elif name == BIASED:  # whose scores MLX adds to
+        assert not attended
     else:
         assert attended == ({1} if name in SELECTED else {1, 4})  # each its own tokens
     if model.heads:

@@ -14,7 +14,7 @@ from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 # enough for one layer of each kind
 LAYERS = {"Gemma-3-27B": 6, "DeepSeek-V3": 4, "MiMo-V2-Flash": 2, "MiMo-7B": 2}
-LAYERS |= {"Nemotron-3.5-30B-A3B": 7, "Ling-3.0-flash": 6, "Ling-2.6-flash": 8}
+LAYERS |= {"Nemotron-3.5-30B-A3B": 7, "Ling-3.0-flash": 6, "Ling-2.6-flash": 8, "Inkling-Small": 6}
 SCANS = {
     "Nemotron-3.5-30B-A3B": "96 x Matmul [1, 8, 8, 128, 64] float32",
     "Ling-2.6-flash": "448 x Matmul [1, 32, 1, 128, 128] float32",
@@ -35,12 +35,13 @@ SCORES = {
     "GLM-5.3-Flash": ["8 x Matmul [1, 2048, 24] float32"],
     "LongCat-Flash-Chat": ["4 x Matmul [2048, 768] float32"],
     "LongCat-Flash-Lite": ["4 x Matmul [2048, 384] float32"],
+    "Inkling-Small": ["4 x Matmul [2048, 258] float32"],
 }
 """Scores by which blocks of tokens are selected: in 16 bits many would be equal; weights of
 residual streams; and scores of very many experts.
 """
 HEADLESS = ("Llama-3.1-8B", "Qwen3-8B", "Qwen3-30B-A3B", "Gemma-3-27B", "gpt-oss-20b")
-WITHOUT_GGUF = ("LongCat-Flash-Lite",)
+WITHOUT_GGUF = ("LongCat-Flash-Lite", "Inkling-Small")
 EVERY = [
     (name, form)
     for number, name in enumerate(CONFIGS)
@@ -78,6 +79,8 @@ def test_every_family_computes_in_16_bits_and_writes_what_is_told(name, form):
         2 if name == "Qwen3.8-Flash-Next" else 0
     )  # of tokens and of rows that n-grams are made of
     pools = 3 if name == "GLM-5.3-Flash" else 0  # keys beside gates, their tokens, and queries
+    if name == "Inkling-Small":  # rows behind those of convolutions, and scored shared experts
+        windows = 3 * layers + 2 * (layers - 2)
     assert plain.copies <= rotated + scans + windows + pools + 6 * compressed + 1
     assert run.phases["chunk"].largest_bytes < 305e6  # scores in tiles
     assert not any(phase.unpacked for phase in run.phases.values())

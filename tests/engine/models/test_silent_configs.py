@@ -82,6 +82,7 @@ OF_TYPES = {
     },
     "glm5_next_text": {"head_dim", "num_key_value_heads"},
     "gpt_oss": {"hidden_act"},
+    "inkling_text": {"log_scaling_alpha", "rms_norm_eps_moe_gate"},
     "minimax_m3_vl_text": {"hidden_act"},  # swigluoai in published configs
     "nemotron_h": {
         *("chunk_size", "expand", "mamba_proj_bias", "mamba_ssm_cache_dtype", "num_logits_to_keep"),
