@@ -507,8 +507,8 @@ class ExpertsSpec:
     router and the shared expert read the hidden state itself (Nemotron 3). identities: number of
     experts behind the others that return what they read and have no weights (LongCat). table_rows:
     experts are those that a table of so many rows has for the token (hash routing); 0: those with
-    the highest scores. scored_shared: number of shared experts, of the others' size, that the router
-    scores behind the others, and whose scores count in that sum (Inkling).
+    the highest scores. scored_shared: number of shared experts, of the others' size, that the
+    router scores behind the others, and whose scores count in that sum (Inkling).
     """
 
     count: int
