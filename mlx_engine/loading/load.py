@@ -118,7 +118,13 @@ def load_model(
         parts.append((weights.head, headers.heads.origin))
     tables = [
         WeightTable(
-            arrays, origin, layout=layout, kernels=kernels, compute_dtype=half, row_tables=on_disk
+            arrays,
+            origin,
+            layout=layout,
+            kernels=kernels,
+            compute_dtype=half,
+            row_tables=on_disk,
+            find_token_classes=tokenizer.find_classes,
         )
         for arrays, origin in parts
     ]

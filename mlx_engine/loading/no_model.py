@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
+from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.values.errors import HeadsOnly, UnsupportedModel
 from mlx_engine.values.words import Words
 
@@ -95,7 +96,7 @@ def drafter_kind(config: Mapping[str, object], tensors: Iterable[str]) -> Drafte
 
 def has_dspark_stages(config: Mapping[str, object]) -> bool:
     """Whether a model's own folder has a draft model in it: DSpark's stages under `mtp.`."""
-    return bool(config.get("dspark_target_layer_ids"))
+    return ConfigFields(config, "config.json").has("dspark_target_layer_ids")
 
 
 def refuse_partial_models(

@@ -1,6 +1,7 @@
 """Embedding tables that stay on disk: their files are mapped, and single rows read when needed.
 
-A table is stored whole or as shards of rows, dense, packed by MLX, or in fp8 with one scale.
+A table is stored whole or as shards of rows, dense, packed by MLX, or in fp8 with one scale or with
+powers of two for some columns of a row each.
 """
 
 import re
@@ -21,7 +22,7 @@ from mlx_engine.models.matrix import Matrix, dequantised, infer_packing
 from mlx_engine.models.weights import RowTable
 from mlx_engine.values.errors import tensor_misshapen, tensor_missing
 
-_PART = re.compile(r"(.+?)\.(?:(?:shards?[._])?(\d{1,6})\.)?(weight|scales|biases|weight_scale)")
+_PART = re.compile(r"(.+?)\.(?:(?:shards?[._])?(\d{1,6})\.)?(weight|scales?|biases|weight_scale)")
 """Name of a part of a table: the table's name, number of the shard, and kind of the part."""
 
 _DTYPES = {"BF16": mx.bfloat16, "F16": mx.float16, "F32": mx.float32, "U32": mx.uint32}
@@ -103,7 +104,11 @@ class DiskTable(RowTable):
         """Values of rows as stored, bytes [count, N] -> [count, width]."""
         parts = {kind: _as_floats(rows, self._kinds[kind]) for kind, rows in raw.items()}
         weight = parts.pop("weight")
-        if parts:
+        if "scale" in parts:
+            powers = mx.left_shift(parts["scale"].astype(mx.uint32), 23).view(mx.float32)
+            weight = weight.reshape(*powers.shape, -1) * powers[..., None]
+            weight = weight.reshape(len(powers), -1)
+        elif parts:
             arrays = [weight, *(parts[kind] for kind in ("scales", "biases") if kind in parts)]
             shape = (len(weight), self._width)
             packing = infer_packing(self._name, arrays, shape, self._origin)

@@ -1,5 +1,6 @@
 """Grouped-query attention with the options of all families, by our kernel or by MLX."""
 
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TypeVar, cast
@@ -29,7 +30,7 @@ from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import layer_specs
-from mlx_engine.models.indexer import Selection, build_indexer, score_tiles
+from mlx_engine.models.indexer import Selection, VisibleEntries, build_indexer, score_tiles
 from mlx_engine.models.layers import Norm, Projections, ResidualLinear, RotaryEmbedding
 from mlx_engine.models.vision.contract import PictureRows
 from mlx_engine.models.weights import Part
@@ -44,6 +45,7 @@ class Masks:
 
     is_long: the pass uses the second RoPE table, for prompts longer than the trained context.
     selected: tokens that the last indexer selected for the rows of each sequence, if any.
+    entries: those that a layer made for later ones, by sequence.
     places: RoPE positions int [3, T] of the rows, None where they are numbered like text.
     picture_ends: as PictureRows.ends, None without pictures.
     """
@@ -53,6 +55,7 @@ class Masks:
         self.places = None if pictures is None else pictures.places
         self.picture_ends = None if pictures is None else pictures.ends
         self.selected: list[Selection | None] = []
+        self.entries: deque[VisibleEntries] = deque()
         self._remembered: dict[Hashable, object] = {}
 
     def remember(self, key: Hashable, make: Callable[[], T]) -> T:

@@ -12,7 +12,7 @@ from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.models import layer_specs, model_spec
 from mlx_engine.models.attention import Attention, Masks
 from mlx_engine.models.compressed_attention import CompressedAttention
-from mlx_engine.models.compressed_specs import CompressedAttentionSpec
+from mlx_engine.models.compressed_specs import CompressedAttentionSpec, SharedEntriesSpec
 from mlx_engine.models.delta_net import DeltaNet, KimiDeltaAttention
 from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.latent_attention import LatentAttention
@@ -36,6 +36,7 @@ from mlx_engine.models.recurrent_specs import (
     Mamba2Spec,
     ShortConvolutionSpec,
 )
+from mlx_engine.models.shared_entries import SharedEntriesAttention
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
@@ -149,6 +150,8 @@ def build_mixer(spec: model_spec.MixerSpec, part: Part, eps: float) -> Mixer:
             mixer = Attention(spec, inner, eps)
         case layer_specs.LatentAttentionSpec():
             mixer = LatentAttention(spec, inner, eps)
+        case SharedEntriesSpec():
+            mixer = SharedEntriesAttention(spec, inner, eps)
         case CompressedAttentionSpec():
             mixer = CompressedAttention(spec, inner, eps)
         case ShortConvolutionSpec():

@@ -25,7 +25,13 @@ from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.compressed_specs import CompressedAttentionSpec, CompressorSpec
-from mlx_engine.models.indexer import EntryIndexer, join_tiles, row_bytes, score_tiles
+from mlx_engine.models.indexer import (
+    EntryIndexer,
+    VisibleEntries,
+    join_tiles,
+    row_bytes,
+    score_tiles,
+)
 from mlx_engine.models.latent_attention import PerHeadMatrices
 from mlx_engine.models.layer_specs import RopeSpec
 from mlx_engine.models.layers import Norm, Projections, ResidualLinear, RotaryEmbedding
@@ -33,7 +39,7 @@ from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
 
-def _rotated_first(size: int, rope: RopeSpec, heads: int = 1) -> list[int]:
+def rotated_first(size: int, rope: RopeSpec, heads: int = 1) -> list[int]:
     """Row order that puts the rotated end of each of `heads` heads before its other elements."""
     still = size - rope.width
     head = [*range(still, size), *range(still)]
@@ -45,7 +51,7 @@ class Compressor:
 
     def __init__(self, spec: CompressorSpec, part: Part, eps: float) -> None:
         self._spec, self._stock = spec, part.kernels.stock
-        self.order = _rotated_first(spec.size, spec.rope, spec.side_size // spec.size)
+        self.order = rotated_first(spec.size, spec.rope, spec.side_size // spec.size)
         order = mx.array(self.order)
         self._bias = part.vector("position_bias", mx.float32)[:, order]
         weight = part.vector("norm.weight")[order[: spec.size]]
@@ -90,20 +96,15 @@ class CompressedAttention:
     def __init__(self, spec: CompressedAttentionSpec, part: Part, eps: float) -> None:
         self._spec, self._eps = spec, eps
         self._kernels, self._stock = part.kernels, part.kernels.stock
-        self._compressors = [
-            Compressor(each, part.subpart(name), eps) for name, each in spec.compressors.items()
-        ]
-        of_head = _rotated_first(spec.size, spec.rope)
-        order: dict[str, Sequence[int]] = {"kv_proj": of_head}
-        sides = [f"{name}.{side}_proj" for name in spec.compressors for side in ("kv", "gate")]
-        for number, side in enumerate(sides):
-            order[side] = self._compressors[number // 2].order
-        sources = sum(2 * each.side_size for each in spec.compressors.values())
-        sizes = [spec.q_rank, spec.size, *([sources] if sources else [])]
-        self._inputs = Projections.read(part, ["q_a_proj", "kv_proj", *sides], sizes, order)
+        of_head, sources = rotated_first(spec.size, spec.rope), self._read_sources(part)
+        width = sum(part.shapes[f"{name}.weight"][0] for name in sources)
+        sizes = [spec.q_rank, spec.size, *([width] if width else [])]
+        self._inputs = Projections.read(
+            part, ["q_a_proj", "kv_proj", *sources], sizes, {"kv_proj": of_head, **sources}
+        )
         self.dtype = self._inputs.dtype
         self._query_latent_norm = Norm.read(part, "q_a_layernorm", eps)
-        by_head = {"q_b_proj": _rotated_first(spec.size, spec.rope, spec.heads)}
+        by_head = {"q_b_proj": rotated_first(spec.size, spec.rope, spec.heads)}
         self._queries = Projections.read(part, ["q_b_proj"], order=by_head)
         self._key_norm = Norm.from_weight(
             part.vector("kv_norm.weight")[mx.array(of_head)], part, eps
@@ -119,6 +120,18 @@ class CompressedAttention:
             index = part.subpart("indexer")
             self._indexer = EntryIndexer(spec.indexer, index, spec.compressor.ratio)
 
+    def _read_sources(self, part: Part) -> dict[str, Sequence[int]]:
+        """Read what makes entries; returns the projections of their tokens, with row orders."""
+        every = self._spec.compressors
+        self._compressors = [
+            Compressor(own, part.subpart(name), self._eps) for name, own in every.items()
+        ]
+        return {
+            f"{name}.{side}_proj": made.order
+            for name, made in zip(every, self._compressors, strict=True)
+            for side in ("kv", "gate")
+        }
+
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """Create an empty cache of the last tokens and of compressed entries; bits: 16."""
         assert bits == 16
@@ -131,9 +144,9 @@ class CompressedAttention:
         latent, key, *sources = self._inputs(x)
         latent = self._query_latent_norm(latent)
         (queries,) = self._queries(latent)
-        queries = self._stock.rms_norm(
-            queries.reshape(1, rows, spec.heads, spec.size), None, self._eps
-        ).astype(x.dtype)
+        queries = queries.reshape(1, rows, spec.heads, spec.size)
+        if spec.norms_queries:
+            queries = self._stock.rms_norm(queries, None, self._eps).astype(x.dtype)
         key = self._key_norm(key)
         source = sources[0] if sources else key[..., :0]
         run = partial(self._run_sequence, masks)
@@ -168,15 +181,29 @@ class CompressedAttention:
             self._make_entries(cache)
         if self._spec.sees_whole_block:
             return self._restore_order(self._attend_block(queries, cache), position)
-        selected, (entries, *keys) = None, cache.entries(cache.entry_count) or (key[:, None, :0],)
-        if self._indexer is not None and keys:
-            selected = self._indexer.select_entries(x, query_latent, keys[0], position)
-            selected = None if selected is None else mx.sort(selected, axis=-1)
+        visible = self._find_entries(cache, masks, x, query_latent)
+        entries, selected = visible.entries, visible.selected
         rows, window = queries.shape[2], self._spec.window
         place = (window, cache.ratio, cache.first, cache.length, rows, cache.pending_rows)
         seen = masks.remember(place, partial(_SeenRows.find, cache, rows, window))
         attended = self._attend(queries, cache, entries, seen, selected)
         return self._restore_order(attended, position)
+
+    def _find_entries(
+        self, cache: CompressedCache, masks: Masks, x: mx.array, query_latent: mx.array
+    ) -> VisibleEntries:
+        """Find the entries of the rows just written; x, query_latent: what an indexer reads."""
+        del masks
+        selected, (entries, *keys) = None, cache.entries(cache.entry_count) or (self._none(x),)
+        if self._indexer is not None and keys:
+            position = cache.next_row_index()
+            selected = self._indexer.select_entries(x, query_latent, keys[0], position)
+            selected = None if selected is None else mx.sort(selected, axis=-1)
+        return VisibleEntries(entries, selected)
+
+    def _none(self, x: mx.array) -> mx.array:
+        """No entries, of the type of x."""
+        return mx.zeros((1, 1, 0, self._spec.size), x.dtype)
 
     def append_context(self, x: mx.array, cache: CompressedCache) -> None:
         """Write keys of rows [1, T, H] for later blocks to attend to, uncommitted."""

@@ -1,4 +1,4 @@
-"""Specs of attention to a sliding window and to compressed entries (DeepSeek-V4). No MLX here."""
+"""Specs of attention to a window and to compressed entries (DeepSeek-V4, V4.1). No MLX here."""
 
 from dataclasses import dataclass, replace
 
@@ -45,6 +45,7 @@ class CompressedAttentionSpec:
     whose results a matrix each projects to out_rank elements. compressor: None for the window
     alone. indexer: selects the entries that a row attends to; None for all of them.
     sees_whole_block: rows of a block attend to later rows of it, too (drafters of a block).
+    norms_queries: queries of each head are RMS-normed.
     """
 
     heads: int
@@ -57,6 +58,7 @@ class CompressedAttentionSpec:
     compressor: CompressorSpec | None = None
     indexer: IndexerSpec | None = None
     sees_whole_block: bool = False
+    norms_queries: bool = True
 
     prefix = "self_attn"
 
@@ -123,4 +125,72 @@ class CompressedAttentionSpec:
                 "Chat memory stays in 16 bits: this model already keeps one entry for several "
                 "tokens."
             ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatesSpec:
+    """Blocks of `block` entries, of which a layer finds the best `most` for later indexers.
+
+    is_source: the layer finds them, by its indexer's scores; otherwise its own selects within them.
+    """
+
+    most: int
+    block: int
+    is_source: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SharedEntriesSpec(CompressedAttentionSpec):
+    """Attention to a window and to entries that several layers share (DeepSeek-V4.1).
+
+    ratio: tokens of an entry, 0 for the window alone. makes_entries: the layer makes entries and
+    the keys that indexers score; later ones read them, until another makes new ones. indexer: of a
+    layer that selects entries; others use the last selection. candidates: None where an indexer
+    selects among all entries.
+    """
+
+    ratio: int = 0
+    makes_entries: bool = False
+    candidates: CandidatesSpec | None = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of what projects a token to the rows that its entry is made of."""
+        if not self.makes_entries:
+            return ()
+        names = ("compressor.kv_proj", "compressor.gate_proj")
+        return names if self.ratio > 1 else names[:1]
+
+    @property
+    def kept_rows(self) -> int:
+        """Last tokens of which rows are kept: the window, and those that open entries need."""
+        return max(self.window, self.ratio if self.makes_entries else 0, 1)
+
+    def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
+        """Names and shapes of the weights of an attention layer with shared entries."""
+        indexer, q_rank = self.indexer, self.q_rank
+        plain = replace(self, indexer=None)
+        made = CompressedAttentionSpec.tensors(plain, hidden, has_split_kv_b=has_split_kv_b)
+        made |= {f"{name}.weight": (self.size, hidden) for name in self.sources}
+        if self.makes_entries:
+            made["compressor.norm.weight"] = (self.size,)
+        if indexer is not None:
+            every = indexer.tensors(hidden, q_rank)
+            names = ("indexer.wq_b.weight", "indexer.weights_proj.weight")
+            made |= {name: every[name] for name in names}
+            if self.makes_entries:
+                made["indexer.k_proj.weight"] = (indexer.size, self.size)
+                made["indexer.k_norm.weight"] = (indexer.size,)
+        return made
+
+    @property
+    def cache(self) -> CacheSize:
+        """Cache size, as of CompressedAttentionSpec; entries count where they are made."""
+        row, entries = self.size * (1 + len(self.sources)), 0
+        if self.makes_entries and self.indexer is not None:
+            entries = -(-(self.size + self.indexer.size) // self.ratio)
+        slack = (WINDOW_STEP + WINDOW_SLACK) * row
+        return CacheSize(
+            window_values=self.kept_rows * row, slack_values=slack, plain_values=entries
         )

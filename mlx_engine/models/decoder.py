@@ -175,7 +175,7 @@ class Decoder:
             masks = Masks(pictures=pictures)
         per_layer = None if self.why_no_lookahead is None else tokens
         if self.spec.streams_spec is not None:
-            x, per_layer = mx.tile(x, (1, 1, self.spec.streams_spec.count)), tokens
+            x, per_layer = mx.tile(x, (1, 1, self.spec.streams_spec.vectors)), tokens
         layers: Sequence[LayerCache | JointCache] = caches.layers
         if self.spec.embed_norm == "final":
             x = self._norm(x)
@@ -221,7 +221,7 @@ class Decoder:
         streams = self.spec.streams_spec
         if streams is None:
             return x
-        split = x.reshape(*x.shape[:-1], streams.count, -1)
+        split = x.reshape(*x.shape[:-1], streams.vectors, -1)[..., : streams.count, :]
         return split.astype(mx.float32).mean(axis=-2).astype(x.dtype)
 
     def _add_positions(self, cache: LayerCache, x: mx.array) -> mx.array:

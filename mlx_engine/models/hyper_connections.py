@@ -7,7 +7,8 @@ stream, by a low-rank product. In Hy4's ("iHC"), streams are normed together, th
 for each stream, and a norm follows. Those of GLM-5.3-Flash and DeepSeek-V4 ("mHC", arXiv
 2512.24880) mix the streams with one another, too, by a matrix whose rows and columns sum to 1.
 
-A block of Qwen3.8-Flash-Next may add embeddings of n-grams to its streams first.
+A block of Qwen3.8-Flash-Next may add embeddings of n-grams to its streams first, one of
+DeepSeek-V4.1 behind.
 """
 
 from collections.abc import Sequence
@@ -28,8 +29,8 @@ from mlx_engine.models.blocks import build_mixer
 from mlx_engine.models.compressed_attention import CompressedAttention
 from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, Projections, silu
-from mlx_engine.models.ngram_embedding import NgramEmbedding
-from mlx_engine.models.ngram_spec import NgramSpec
+from mlx_engine.models.ngram_embedding import Engram, NgramEmbedding
+from mlx_engine.models.ngram_spec import EngramSpec, NgramSpec
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
@@ -38,12 +39,14 @@ class CollapsedStreams(NamedTuple):
     """Input of a block, mixed from residual streams [1, T, H], and gains to add its output by.
 
     gains: of the streams, [1, T, S]; None for the output head. exchange: shares [1, T, S, S] of
-    stream i that go to stream j; None where each stream stays by itself.
+    stream i that go to stream j; None where each stream stays by itself. weights: of the streams in
+    the mix, S times [1, T, 1].
     """
 
     mixed: mx.array
     gains: mx.array | None
     exchange: mx.array | None = None
+    weights: Sequence[mx.array] = ()
 
 
 class HyperConnection:
@@ -130,9 +133,13 @@ class WholeStreamConnection:
             raw, of_exchange = mx.split(raw, [2 * count], axis=-1)
             shares = self._exchange.shares(of_exchange)
         weights, *gains = mx.split(self._squash(raw, *self._squashing), raw.shape[-1] // count, -1)
-        columns, parts = (mx.split(array, count, axis=-1) for array in (weights, streams))
-        mixed = self._norm(self._weigh(*columns, *parts))
-        return CollapsedStreams(mixed, gains[0] if gains else None, shares)
+        columns = list(mx.split(weights, count, axis=-1))
+        mixed = self._norm(self._mix(streams, columns))
+        return CollapsedStreams(mixed, gains[0] if gains else None, shares, columns)
+
+    def _mix(self, streams: mx.array, weights: Sequence[mx.array]) -> mx.array:
+        """Sum of streams [1, T, S * H] by weights, S times [1, T, 1]."""
+        return self._weigh(*weights, *mx.split(streams, self._spec.count, axis=-1))
 
     def __call__(self, streams: mx.array) -> mx.array:
         """Mix residual streams [1, T, S * H] to a normed hidden state [1, T, H]."""
@@ -148,6 +155,32 @@ class WholeStreamConnection:
         if self._exchange is None or read.exchange is None:
             return self._add(split, made, gains).reshape(streams.shape)
         return self._exchange.add(split, read.exchange, made, gains).reshape(streams.shape)
+
+
+class StaggeredConnection(WholeStreamConnection):
+    """Hyper-connection that weighs streams for the one behind it, after adding to them.
+
+    States are the streams and a mix of them by the weights of the connection before, [1, T,
+    (S + 1) * H]; the first mix is a stream itself.
+    """
+
+    def collapse_streams(self, streams: mx.array) -> CollapsedStreams:
+        """Take what a block reads [1, T, H], normed, from a state."""
+        *_, mix = mx.split(streams, self._spec.vectors, axis=-1)
+        read = super().collapse_streams(streams[..., : -mix.shape[-1]])
+        return read._replace(mixed=self._norm(mix))
+
+    def add_to_residual(
+        self, streams: mx.array, layer_output: mx.array, read: CollapsedStreams
+    ) -> mx.array:
+        """Add the output [1, T, H] of a block to each stream of a state, and mix them anew."""
+        size = layer_output.shape[-1]
+        made = super().add_to_residual(streams[..., :-size], layer_output, read)
+        return self.with_mix(made, read)
+
+    def with_mix(self, streams: mx.array, read: CollapsedStreams) -> mx.array:
+        """Make a state of streams [1, T, S * H] that a block has read."""
+        return mx.concatenate([streams, self._mix(streams, read.weights)], axis=-1)
 
 
 def _scaled_sigmoid(
@@ -218,6 +251,17 @@ def _divide_by_sum(matrix: mx.array, floor: mx.array, *parts: mx.array) -> mx.ar
     return matrix / (sum(parts[1:], parts[0]) + floor)
 
 
+class LastMix:
+    """Output head's reading of a state with a mix of its residual streams: that mix, normed."""
+
+    def __init__(self, part: Part, eps: float) -> None:
+        self._norm = Norm.read(part, "norm", eps)
+
+    def __call__(self, streams: mx.array) -> mx.array:
+        """Take a normed hidden state [1, T, H] from a state [1, T, (S + 1) * H]."""
+        return self._norm(streams[..., -self._norm.weight.size :])
+
+
 class StreamsMean:
     """Output head's reading of residual streams: their mean, normed."""
 
@@ -242,15 +286,18 @@ Connection = HyperConnection | WholeStreamConnection
 def connection_of(spec: model_spec.AnyStreams, part: Part, eps: float) -> Connection:
     """Build the hyper-connection that a spec of residual streams asks for."""
     if isinstance(spec, model_spec.WholeStreamsSpec):
-        return WholeStreamConnection(spec, part, eps)
+        kind = StaggeredConnection if spec.staggered else WholeStreamConnection
+        return kind(spec, part, eps)
     return HyperConnection(spec, part, eps)
 
 
-LastConnection = Connection | StreamsMean
+LastConnection = Connection | StreamsMean | LastMix
 
 
 def last_connection_of(spec: model_spec.AnyStreams, part: Part, eps: float) -> LastConnection:
     """Build the connection that mixes residual streams to a hidden state for the output head."""
+    if isinstance(spec, model_spec.WholeStreamsSpec) and spec.staggered:
+        return LastMix(part, eps)
     if isinstance(spec, model_spec.WholeStreamsSpec) and spec.ends == "mean":
         return StreamsMean(spec, part, eps)
     return connection_of(spec, part, eps)
@@ -269,6 +316,9 @@ class StreamBlock:
             self._ngrams = NgramEmbedding(
                 block.ngrams, part.subpart(block.ngrams.prefix), model.eps
             )
+        self._engram = None
+        if isinstance(block.ngrams, EngramSpec):
+            self._engram = Engram(block.ngrams, part.subpart(block.ngrams.prefix), model.eps)
         self._to_mixer, self._to_feed = (
             connection_of(block.streams, part.subpart(name), model.eps)
             for name in model_spec.CONNECTIONS
@@ -285,7 +335,8 @@ class StreamBlock:
 
     def make_caches(self, bits: CacheBits = 16) -> list[LayerCache]:
         """Create empty caches of the n-gram embeddings, where there are any, and of the mixer."""
-        before = [] if self._ngrams is None else self._ngrams.make_caches()
+        ngrams = self._ngrams or self._engram
+        before = [] if ngrams is None else ngrams.make_caches()
         return [*before, self._mixer.make_cache(bits)]
 
     def append_context(self, x: mx.array, cache: CompressedCache) -> None:
@@ -315,7 +366,12 @@ class StreamBlock:
             made = self._feed(read.mixed, tokens=tokens)
         else:
             made = self._feed(read.mixed)
-        return self._to_feed.add_to_residual(streams, made, read)
+        streams = self._to_feed.add_to_residual(streams, made, read)
+        if self._engram is None or tokens is None:
+            return streams
+        assert isinstance(self._to_feed, StaggeredConnection)
+        alone = streams[..., : -made.shape[-1]]
+        return self._to_feed.with_mix(self._engram.add_to_residual(alone, before, tokens), read)
 
 
 class StreamsMtpInput:

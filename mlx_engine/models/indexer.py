@@ -51,13 +51,20 @@ class EntryIndexer:
         return mx.concatenate([self._rotate(end, position), rest], axis=-1)
 
     def select_entries(
-        self, x: mx.array, query_latent: mx.array, keys: mx.array, position: Position
+        self,
+        x: mx.array,
+        query_latent: mx.array,
+        keys: mx.array,
+        position: Position,
+        narrow: "Callable[[mx.array, slice], mx.array] | None" = None,
     ) -> mx.array | None:
         """Select entries for each row of a block, among those that end before it or with it.
 
         x: normed hidden states [1, T, H] from `position` on. query_latent: [1, T, rank]. keys: [1,
         1, L, size], of all entries up to the last row. Returns indices uint32 [T, most], worst
         first; rows that see fewer entries get some behind them, too. None where all rows see fewer.
+        narrow: takes scores [R, L] of some rows, -inf for what they do not see, and returns those
+        to select by.
         """
         spec, stock = self._spec, self._stock
         length, rows = keys.shape[2], x.shape[1]
@@ -77,8 +84,38 @@ class EntryIndexer:
                 ends = row_positions(position, range(few.start + 1, few.stop + 1))[:, None]
                 seen = places < (ends if self._ratio == 1 else ends // self._ratio)
                 scores = mx.where(seen, scores, -mx.inf)
+            if narrow is not None:
+                scores = narrow(scores, few)
             made.append(_top_k_indices(scores, spec.most, stock))
         return join_tiles(made)
+
+
+class VisibleEntries(NamedTuple):
+    """Entries [1, 1, E, size] that rows of a block attend to.
+
+    selected: numbers [T, N], ascending, that each row sees, and of some behind it; None for all.
+    keys: [1, 1, E, key size], that indexers score. candidates: bool [T, blocks], those that later
+    indexers select in; None for all.
+    """
+
+    entries: mx.array
+    selected: mx.array | None
+    keys: mx.array | None = None
+    candidates: mx.array | None = None
+
+
+def best_blocks(scores: mx.array, block: int, most: int, stock: StockOperations) -> mx.array:
+    """Find the blocks of entries with the best scores [R, L] -> bool [R, blocks], `most` each.
+
+    A row's last block is always among them. Entries that a row does not see have -inf.
+    """
+    blocks = -(-scores.shape[1] // block)
+    padded = mx.pad(scores, [(0, 0), (0, -scores.shape[1] % block)], constant_values=-mx.inf)
+    last = ((scores > -mx.inf).sum(axis=1, keepdims=True) - 1) // block
+    best = padded.reshape(len(scores), blocks, block).max(axis=-1)
+    best = mx.where(stock.consecutive_indices((1, blocks)) == last, mx.inf, best)
+    chosen = _top_k_indices(best, most, stock)
+    return mx.put_along_axis(mx.zeros(best.shape, mx.bool_), chosen, mx.array(True), axis=1)
 
 
 class Indexer(EntryIndexer):

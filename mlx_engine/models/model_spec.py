@@ -52,6 +52,11 @@ class StreamsSpec:
     count: int
     rank: int
 
+    @property
+    def vectors(self) -> int:
+        """Vectors of hidden size in a state."""
+        return self.count
+
     def tensors(self, hidden: int, *, has_gains: bool) -> Shapes:
         """Names and shapes of the weights of one hyper-connection.
 
@@ -77,7 +82,8 @@ class WholeStreamsSpec:
     count: of the streams. magnitude: of gains, at most. eps: added to weights; to gains as well
     where streams stay by themselves (Hy4). exchange_steps: of Sinkhorn's method, which makes the
     matrix that mixes streams with one another (mHC, arXiv 2512.24880); 0 for none. ends: the trunk,
-    in a weighted sum of the streams or in their mean.
+    in a weighted sum of the streams or in their mean. staggered: a connection weighs the streams
+    for the one behind it, whose mix stands behind the streams, as one more (DeepSeek-V4.1).
     """
 
     count: int
@@ -85,11 +91,17 @@ class WholeStreamsSpec:
     eps: float
     exchange_steps: int = 0
     ends: Literal["weighted", "mean"] = "weighted"
+    staggered: bool = False
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of hidden size in a state: the streams, and a mix of them."""
+        return self.count + self.staggered
 
     def tensors(self, hidden: int, *, has_gains: bool) -> Shapes:
         """Names and shapes of the weights of one hyper-connection, as of StreamsSpec."""
         made: Shapes = {"norm.weight": (hidden,)}
-        if not has_gains and self.ends == "mean":
+        if not has_gains and (self.ends == "mean" or self.staggered):
             return made
         kinds = 2 if has_gains else 1
         exchanges = has_gains and self.exchange_steps > 0
@@ -366,7 +378,7 @@ class ModelSpec:
     @property
     def width(self) -> int:
         """Elements of all residual streams of a token."""
-        return self.hidden * (1 if self.streams_spec is None else self.streams_spec.count)
+        return self.hidden * (1 if self.streams_spec is None else self.streams_spec.vectors)
 
     def _last_norm(self, streams: AnyStreams | None) -> Shapes:
         """Weights of what ends trunk or head: a norm, or the output head's hyper-connection."""

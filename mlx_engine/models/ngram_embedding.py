@@ -1,12 +1,14 @@
 """Embeddings of n-grams, whose tables stay on disk: rows are read there by hashes of token ids.
 
 In Qwen3.8-Flash-Next a layer adds them to its residual streams, gated and convolved; in
-LongCat-Flash-Lite they are a part of the embedding of tokens. A pass waits until the host knows the
+LongCat-Flash-Lite they are a part of the embedding of tokens; DeepSeek-V4.1 adds them to its
+streams by keys, and hashes classes of tokens. A pass waits until the host knows the
 tokens.
 """
 
 from collections.abc import Sequence
 from functools import partial
+from operator import mul
 
 import mlx.core as mx
 import numpy as np
@@ -17,7 +19,7 @@ from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.models.latent_attention import PerHeadMatrices
 from mlx_engine.models.layers import Linear, Norm, silu
-from mlx_engine.models.ngram_spec import AnyNgramSpec, NgramSpec, TokenNgramSpec
+from mlx_engine.models.ngram_spec import AnyNgramSpec, EngramSpec, NgramSpec, TokenNgramSpec
 from mlx_engine.models.weights import Part
 
 
@@ -27,6 +29,9 @@ class NgramRows:
     def __init__(self, spec: AnyNgramSpec, part: Part) -> None:
         self._spec, self._stock = spec, part.kernels.stock
         self._table = part.table.row_table(f"{part.prefix}{spec.table}", *spec.table_shape)
+        self._classes = None
+        if isinstance(spec, EngramSpec):
+            self._classes = part.table.token_classes(spec.classes)
 
     def make_cache(self) -> LayerCache:
         """Create an empty cache of the last tokens, as distances to the end token."""
@@ -44,14 +49,22 @@ class NgramRows:
         spec, rows = self._spec, tokens.shape[1]
         known = mx.concatenate([cache.window.slice_window(spec.context_tokens), tokens], axis=1)
         cache.write_convolution(known)
-        read = partial(_row_numbers, spec, known)
+        read = partial(_row_numbers, spec, self._classes, known)
         found = self._table.gather_rows(read, rows * spec.context_tokens * spec.heads)
         return found.reshape(1, rows, spec.width)
 
 
-def _row_numbers(spec: AnyNgramSpec, tokens: mx.array) -> NDArray[np.int64]:
-    """Table rows of the n-grams of tokens [1, context + T, 1]; waits for the tokens."""
-    return spec.row_numbers(np.array(tokens)[0, :, 0].astype(np.int64) + spec.end).ravel()
+def _row_numbers(
+    spec: AnyNgramSpec, classes: NDArray[np.int64] | None, tokens: mx.array
+) -> NDArray[np.int64]:
+    """Table rows of the n-grams of tokens [1, context + T, 1]; waits for the tokens.
+
+    classes: of each token, which is hashed in place of it, if any.
+    """
+    known = np.array(tokens)[0, :, 0].astype(np.int64) + spec.end
+    if classes is not None:  # tokens beyond have no text
+        known = classes[np.where(known < len(classes), known, spec.end)]
+    return spec.row_numbers(known).ravel()
 
 
 class TokenNgrams:
@@ -130,6 +143,40 @@ class NgramEmbedding:
         both = mx.concatenate([before, rows], axis=1)
         cache.write_convolution(both)
         return self._convolve(both).astype(rows.dtype)
+
+
+class Engram:
+    """Adds embeddings of n-grams to residual streams, as far as their keys are like the streams."""
+
+    def __init__(self, spec: EngramSpec, part: Part, eps: float) -> None:
+        self._spec, self._stock, self._eps = spec, part.kernels.stock, eps
+        self._rows = NgramRows(spec, part)
+        self._keys_value = Linear.read(part, "wkv")
+        weights = (part.vector(f"{of}_weight", mx.float32) for of in "qk")
+        self._query_norm = Norm.from_weight(mul(*weights), part, eps)
+
+    def make_caches(self) -> list[LayerCache]:
+        """Create the empty cache of the last tokens."""
+        return [self._rows.make_cache()]
+
+    def add_to_residual(
+        self, streams: mx.array, caches: Sequence[LayerCache | JointCache], tokens: mx.array
+    ) -> mx.array:
+        """Add n-gram embeddings to residual streams [1, T, S * H] of int tokens [1, T]."""
+        (cache,), hidden = caches, self._spec.hidden
+        made = self._keys_value(self._rows(tokens, cache).astype(streams.dtype))
+        keys, value = mx.split(made, [streams.shape[-1]], axis=-1)
+        split = keys.reshape(*keys.shape[:-1], -1, hidden).astype(mx.float32)
+        queries = self._query_norm(streams)
+        scores = mx.sum(self._stock.rms_norm(split, None, self._eps) * queries, -1, keepdims=True)
+        add = self._stock.compile_elementwise(_add_gated)
+        of_streams = streams.reshape(split.shape)
+        added = add(of_streams, value[..., None, :], scores * hidden**-0.5)
+        return added.reshape(streams.shape)
+
+
+def _add_gated(streams: mx.array, values: mx.array, scores: mx.array) -> mx.array:
+    return (streams + _gate_by_root(values, scores)).astype(streams.dtype)
 
 
 def _gate_by_root(values: mx.array, scores: mx.array) -> mx.array:

@@ -203,7 +203,84 @@ class TokenNgramSpec:
         return numbers
 
 
-AnyNgramSpec = NgramSpec | TokenNgramSpec
+@dataclass(frozen=True, slots=True)
+class EngramSpec:
+    """N-grams of classes of tokens, whose embeddings a layer adds to its streams (DeepSeek-V4.1).
+
+    A key for each stream and a value for all are projected from the rows of an n-gram's hashes, of
+    `row` elements each; a stream gets as much of the value as its key is like the stream. classes:
+    of tokens, alike but for case, accents and space. end: token before the text. layer: seeds the
+    hashes. number, base: as in NgramSpec.
+    """
+
+    hidden: int
+    streams: int
+    row: int
+    longest: int
+    heads: int
+    classes: int
+    base: int
+    end: int
+    layer: int
+    number: int
+
+    prefix = "engram"
+    table = "embed"
+    packed_cache = None
+    cache_count = 1
+
+    @property
+    def context_tokens(self) -> int:
+        """Earlier tokens that an n-gram may have."""
+        return self.longest - 1
+
+    @property
+    def width(self) -> int:
+        """Elements of the rows of all hashes of a token side by side."""
+        return self.context_tokens * self.heads * self.row
+
+    @property
+    def cache(self) -> CacheSize:
+        """Cache size of n-grams: the last tokens."""
+        return CacheSize(kept_elements=2 * self.context_tokens)
+
+    def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
+        """Names and shapes of the weights of n-gram embeddings, without the table."""
+        del has_split_kv_b
+        weights = dict.fromkeys(("q_weight", "k_weight"), (self.streams, hidden))
+        return {"wkv.weight": ((self.streams + 1) * hidden, self.width), **weights}
+
+    @property
+    def _head_rows(self) -> tuple[int, ...]:
+        heads = self.context_tokens * self.heads
+        return _primes(self.base, self.number * heads, heads)
+
+    @property
+    def table_shape(self) -> TableShape:
+        """Shape of the table of all hashes."""
+        return TableShape(sum(self._head_rows), self.row)
+
+    def row_numbers(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Hash n-grams: classes of tokens int64 [context + T] -> table rows int64 [T, hashes]."""
+        context, rows = self.context_tokens, len(tokens) - self.context_tokens
+        factors = _seeded_factors(self.classes, self.longest, _SEED_STEP * self.layer)
+        sizes = np.array(self._head_rows).reshape(context, self.heads)
+        starts = np.array([0, *accumulate(self._head_rows)][:-1]).reshape(sizes.shape)
+        mixed, made = tokens[context:] * factors[0], []
+        for distance in range(1, self.longest):
+            first = context - distance
+            mixed = mixed ^ (tokens[first : first + rows] * factors[distance])
+            made.append(mixed[:, None] % sizes[distance - 1] + starts[distance - 1])
+        return np.concatenate(made, axis=1)
+
+
+AnyNgramSpec = NgramSpec | TokenNgramSpec | EngramSpec
+
+
+def _seeded_factors(classes: int, longest_ngram: int, seed: int) -> NDArray[np.int64]:
+    """Odd factors of the tokens of an n-gram, drawn by numpy; products fit in 63 bits."""
+    bound = max(1, (2**63 - 1) // classes // 2)
+    return 2 * np.random.default_rng(seed).integers(0, bound, size=longest_ngram) + 1
 
 
 @cache

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from mlx_engine.models.families import (
     deepseek_v3,
     deepseek_v4,
+    deepseek_v41,
     exaone,
     falcon_h1,
     gemma3,
@@ -71,6 +72,7 @@ _TYPES: dict[type[NativeFamily], str] = {
     deepseek_v3.DeepseekV3: "glm4_moe_lite deepseek_v3 kimi_k2 joyai_llm_flash youtu youtu_llm",
     deepseek_v3.DeepseekV32: "deepseek_v32 glm_moe_dsa",
     deepseek_v4.DeepseekV4: "deepseek_v4",
+    deepseek_v41.DeepseekV41: "deepseek_v41",
     glm5_next.Glm5Next: "glm5_next",
     hy_v4.HyV4: "hy_v4",
     inkling.Inkling: "inkling_mm_model inkling",

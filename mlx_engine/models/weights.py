@@ -62,9 +62,11 @@ class WeightTable:
         kernels: Kernels = NO_KERNELS,
         compute_dtype: mx.Dtype | None = None,
         row_tables: Mapping[str, RowTable] | None = None,
+        find_token_classes: Callable[[], list[int]] = list,
     ) -> None:
         self.kernels = kernels
         self._row_tables = row_tables or {}
+        self._find_token_classes = find_token_classes
         self._left = dict(arrays)
         self._taken: set[str] = set()
         self.origin = origin
@@ -93,6 +95,21 @@ class WeightTable:
             raise tensor_missing(self.origin, name)
         table.check_shape(rows, width)
         return table
+
+    def token_classes(self, count: int) -> NDArray[np.int64]:
+        """Classes of the tokenizer's tokens, int64 [tokens]; BadModelFile if not so many."""
+        classes = np.array(self._find_token_classes(), np.int64)
+        found = int(classes.max(initial=-1)) + 1
+        if found != count:
+            raise BadModelFile(
+                "{origin}: the tokenizer has {found} classes of tokens, and the model's n-gram "
+                "tables were made for {count}. Get the tokenizer again from where the weights come "
+                "from.",
+                origin=self.origin,
+                found=found,
+                count=count,
+            )
+        return classes
 
     def take_all(self) -> dict[str, mx.array]:
         """Take all remaining weight arrays unchanged, for an mlx-lm class that sorts them."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 
 import tokenizers
+from tokenizers import normalizers
 
 from mlx_engine.text.tokenizer_library import (
     TimedCalls,
@@ -13,6 +14,21 @@ from mlx_engine.text.tokenizer_library import (
 )
 from mlx_engine.values.errors import BadPrompt, BadTokenizer
 
+_SPACE = "\ue000"
+"""Stands for a text of spaces alone while spaces around texts are dropped."""
+
+_PLAIN = normalizers.Sequence(
+    [
+        normalizers.NFKC(),
+        normalizers.NFD(),
+        normalizers.StripAccents(),
+        normalizers.Lowercase(),
+        normalizers.Replace(tokenizers.Regex(r"[ \t\r\n]+"), " "),
+        normalizers.Replace(tokenizers.Regex("^ $"), _SPACE),
+        normalizers.Strip(),
+        normalizers.Replace(_SPACE, " "),
+    ]
+)
 _ANCHOR = "\n"
 _ENDS = frozenset(
     (
@@ -64,6 +80,24 @@ class Tokenizer:
             self.opening_ids = self._calls.run(lambda: _opening_ids(core), 1)
             self.token_bytes = TokenBytes.from_core(core, origin)
         self._found: dict[tuple[str, ...], frozenset[int]] = {}
+
+    def find_classes(self) -> list[int]:
+        """Number the classes of all tokens, whose texts differ in case, accents or space alone.
+
+        A token that is a part of a character is a class by itself (DeepSeek-V4.1's n-grams).
+        """
+        numbers: dict[str, int] = {}
+        with translate_library_errors(self._origin):
+            count = self._core.get_vocab_size(with_added_tokens=True)
+            return [
+                numbers.setdefault(self._plain_text(token), len(numbers)) for token in range(count)
+            ]
+
+    def _plain_text(self, token: int) -> str:
+        text = self._core.decode([token], skip_special_tokens=False)
+        if "\N{REPLACEMENT CHARACTER}" in text:
+            return self._core.id_to_token(token) or text
+        return _PLAIN.normalize_str(text) or text
 
     def fit_to_vocabulary(self, model_vocabulary: int) -> "Tokenizer":
         """Return a tokenizer without special tokens beyond the model's vocabulary.

@@ -14,7 +14,7 @@ import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 import tiny_deepseek4
+import tiny_deepseek41
 import tiny_ling
 import tiny_nextn
 import torch
@@ -59,7 +60,11 @@ import mlx_engine
 from mlx_engine.models.registry import FAMILIES
 from tests.engine.drafting import test_dflash, test_eagle3, test_gemma4_assistant
 from tests.engine.loading.gguf import test_architectures, test_heads, test_hybrid_architectures
-from tests.engine.models import test_compressed_attention, test_text_parts
+from tests.engine.models import (
+    test_compressed_attention,
+    test_shared_entries,
+    test_text_parts,
+)
 
 PAGE = Path(__file__).parents[2] / "assets" / "readme" / "parity.md"
 NOTHING = "-"
@@ -168,6 +173,14 @@ def of_text_part(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
     return Figures(wanted, folder, lambda files: logits(files, tokens)[:, :size])
 
 
+def of_deepseek41(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
+    """Of DeepSeek-V4.1, which mlx-lm runs without n-grams, with them in float64."""
+    del kind, moves
+    every = list(test_shared_entries.VARIANTS.values())
+    tiny = tiny_deepseek41.publish(folder / "m", seed, **every[seed % len(every)])
+    return Figures(tiny.logits, tiny.folder, lambda files: logits(files, tiny.tokens))
+
+
 def of_ling(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
     """Of Ling 2.0, which transformers runs as GLM-4.5, and its head."""
     del kind, moves, seed
@@ -219,6 +232,8 @@ def folder_part(kind: str) -> Part | None:
         return of_text_part
     if kind == "bailing_moe_linear":
         return of_ring
+    if kind == "deepseek_v41":
+        return of_deepseek41
     if kind not in SAVED_OTHERWISE and written_of(kind) in types(classes=False):
         return renamed(of_text, kind)
     return head_part(kind)
@@ -308,6 +323,12 @@ def drafters() -> Iterator[Drafts]:
                 found = test_compressed_attention.drafted_block(spark, engine.parts.model)
             error = test_compressed_attention.relative(found.logits, spark.logits)
             yield Drafts("DSpark of DeepSeek-V4", form, error, None, "PyTorch")
+        changes = test_shared_entries.VARIANTS[test_shared_entries.FULL]
+        later = tiny_deepseek41.publish(place / "staggered", **changes)
+        with mlx_engine.load(later.folder) as engine:
+            block = test_shared_entries.drafted_block(later, engine.parts.model)
+        error = test_compressed_attention.relative(block.logits, later.drafted.logits)
+        yield Drafts("DSpark of DeepSeek-V4.1", "staggered stages", error, None, "mlx-lm's layers")
         for form, changes in test_gemma4_assistant.FORMS.items():
             pair = write_pair(place / f"gemma {form}", **changes)
             tokens, after = test_gemma4_assistant.TOKENS, test_gemma4_assistant.AFTER
@@ -341,6 +362,8 @@ def cell(outcomes: list[Outcome]) -> str:
 def against(kind: str) -> str:
     """What the heads of a type are compared with."""
     written = written_of(kind)
+    if folder_part(kind) is of_deepseek41:
+        return "mlx-lm's class (folder)"
     if head_part(kind) is None:
         return NOTHING
     if written in HEADS:
@@ -360,8 +383,9 @@ def row_of(kind: str, count: int) -> str:
             return NOTHING
         written, once = written_of(kind), part in (of_ling, of_ring, of_text_part)
         drawn = seeds[:1] if once else seeds
-        moves: Callable[[int], Moves] = (lambda _: {}) if once else lambda n: moves_of(written, n)
-        return cell([outcome(written, moves(seed), seed, part) for seed in drawn])
+        is_fixed = once or part is of_deepseek41
+        moves = [{} if is_fixed else moves_of(written, seed) for seed in drawn]
+        return cell([outcome(written, own, n, part) for n, own in zip(drawn, moves, strict=True)])
 
     error = eagle_error(kind)
     told = NOTHING if error is None else f"{error:.0e}"

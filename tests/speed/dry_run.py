@@ -44,6 +44,7 @@ from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.layer_specs import ExpertsSpec, Shape
 from mlx_engine.models.model_spec import ModelSpec
 from mlx_engine.models.native_family import NativeFamily
+from mlx_engine.models.ngram_spec import EngramSpec
 from mlx_engine.models.norm_shift import has_norm_shift
 from mlx_engine.models.registry import family_for, text_model_type
 from mlx_engine.models.weights import RowTable, WeightTable
@@ -221,6 +222,9 @@ class _DryRun:
             for number, block in enumerate(spec.blocks)
             if block.ngrams is not None
         }
+        ngrams = (block.ngrams for block in spec.blocks)
+        classes = (found.classes for found in ngrams if isinstance(found, EngramSpec))
+        self._token_classes = max(classes, default=0)
         every = len(spec.blocks) + (len(spec.heads.blocks) if spec.heads else 0)
         present = [f"layers.{n}.{name}" for n in range(every) for name in _PRESENT]
         half = "F16" if computed == mx.float16 else "BF16"
@@ -295,6 +299,7 @@ class _DryRun:
                 kernels=self._kernels,
                 compute_dtype=self._computed,
                 row_tables=self._row_tables,
+                find_token_classes=lambda: list(range(self._token_classes)),
             )
             for part in (trunk, heads)
         ]

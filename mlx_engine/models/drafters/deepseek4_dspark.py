@@ -1,10 +1,10 @@
-"""DSpark as DeepSeek-V4-Flash-0731 has it in place of an MTP head: stages of DeepSeek-V4's layers.
+"""DSpark in place of an MTP head, in DeepSeek-V4-Flash-0731 and V4.1: stages of their layers.
 
 `main_proj` and a norm join the means of residual streams after some layers of the target; of this
 state each stage makes keys. A block of the newest token and mask tokens goes through the stages,
 whose rows attend to the keys of the last tokens and to one another; the last stage's
 hyper-connection makes states for the target's output head, and a Markov head adds to a row's logits
-what the token before it says.
+what the token before it says. In V4.1 `main_proj` reads what goes into those layers.
 
 References disagree: a row sees the last `sliding_window` tokens and the block in mlx-vlm, the last
 `sliding_window` positions before itself and the block in llama.cpp and here. The confidence head,
@@ -28,7 +28,8 @@ from mlx_engine.models.drafters.block_choice import BlockChoice, IndependentRows
 from mlx_engine.models.drafters.dflash import LONGEST_BLOCK, DFlash
 from mlx_engine.models.drafters.target import DraftTarget, DraftVocabulary, check_widths
 from mlx_engine.models.families.deepseek_v4 import LAYER_NAMES, window_block
-from mlx_engine.models.hyper_connections import StreamBlock, connection_of
+from mlx_engine.models.families.deepseek_v41 import staggered_block
+from mlx_engine.models.hyper_connections import StreamBlock, last_connection_of
 from mlx_engine.models.layer_specs import Shapes
 from mlx_engine.models.layers import Linear, Norm
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
@@ -46,12 +47,17 @@ _OUTSIDE = (
     "hyper_connection_mixer.",
 )
 _LAST = "hyper_connection_mixer"
+_NAMES = {
+    **LAYER_NAMES,
+    "markov_head.embed": "markov_head.markov_w1",
+    "markov_head.head": "markov_head.markov_w2",
+}
 
 
 def dspark_name(name: str) -> str | None:
     """Canonical name of a tensor of DSpark's stages; None for tensors that are not used."""
     found = _STAGE.fullmatch(name)
-    within = name if found is None else rename_tensor(found[2], LAYER_NAMES)
+    within = name if found is None else rename_tensor(found[2], _NAMES)
     if within.startswith("confidence_head.") or within.endswith("gate.bias_vl"):
         return None
     if within.startswith(_OUTSIDE):
@@ -63,8 +69,8 @@ def dspark_name(name: str) -> str | None:
 class StagesConfig:
     """Sizes of DSpark's stages: those of the target, and those of the drafter alone.
 
-    block: of a stage. layers: of the target, whose residuals are read. drafts: tokens of a block.
-    rank: of the Markov head, 0 for none.
+    block: of a stage. layers: of the target, after which residuals are read. drafts: tokens of a
+    block. rank: of the Markov head, 0 for none.
     """
 
     hidden: int
@@ -91,6 +97,9 @@ class StagesConfig:
                 origin=origin,
             )
         block = window_block(fields)
+        if any(kind.startswith("deepseek_v41") for kind in fields.model_types):
+            block = staggered_block(fields)
+            layers = tuple(layer - 1 for layer in layers)  # what goes into a layer is read
         assert isinstance(block.mixer, CompressedAttentionSpec)
         vocabulary = fields.count("vocab_size")
         return StagesConfig(
@@ -147,7 +156,7 @@ class StagesDSpark(DFlash):
             StreamBlock(sizes.block, part.subpart(f"layers.{n}"), model)
             for n in range(sizes.stages)
         ]
-        self._last = connection_of(sizes.block.streams, part.subpart(_LAST), sizes.eps)
+        self._last = last_connection_of(sizes.block.streams, part.subpart(_LAST), sizes.eps)
         self._choice: BlockChoice = IndependentRows()
         if sizes.rank:
             self._choice = MarkovHead(part, has_confidence=False, joined=False)
@@ -173,7 +182,7 @@ class StagesDSpark(DFlash):
         assert sizes.block.streams is not None
         masks = mx.full((sizes.drafts - 1,), sizes.mask_token, token.dtype)
         x = self._embed(mx.concatenate([token, masks])[None])
-        x = mx.tile(x, (1, 1, sizes.block.streams.count))
+        x = mx.tile(x, (1, 1, sizes.block.streams.vectors))
         for stage, cache in zip(self._stages, caches.layers, strict=True):
             x = stage(x, [cache], Masks())
         caches.commit(0)

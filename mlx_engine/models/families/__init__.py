@@ -20,6 +20,7 @@ each variant of a config one in the table of tests/engine/models/test_plain_fami
 | DeepSeek-V3, R1, V3.1 | deepseek_v3 | 1, reused | transformers, mlx-lm |
 | DeepSeek-V3.2; GLM-5, 5.1, 5.2 | deepseek_v32, glm_moe_dsa | 1, reused | transformers |
 | DeepSeek-V4-Flash, Pro | deepseek_v4 | 1, reused, or DSpark | transformers, PyTorch (head) |
+| DeepSeek-V4.1-Flash | deepseek_v41 | DSpark | mlx-lm, float64 (n-grams) |
 | GLM-5.3-Flash | glm5_next | 1, reused | transformers, PyTorch (head) |
 | Hy4, Hy4-flash | hy_v4 | 1, reused | transformers, PyTorch (head) |
 | LongCat-Flash, -Lite | longcat_flash, longcat_flash_ngram | 1, reused | transformers, mlx-lm |

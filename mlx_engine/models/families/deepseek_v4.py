@@ -10,9 +10,7 @@ The MTP head (`mtp.0`, or `mtp.1` alone) adds products of the embedding and of e
 normed each; its block attends to the window alone, and its own hyper-connection makes the state
 for the output head. It reads the streams before the trunk's last hyper-connection, and passes on
 its own. V4-Flash-0731 has DSpark's stages under `mtp.` in its place, which are a draft model in the
-model's own folder (drafters/deepseek4_dspark.py). V4.1 (`deepseek_v41`) shares entries and
-selections between layers and reads streams by the weights of the connection before, so it is
-another family, which mlx-lm's class runs.
+model's own folder (drafters/deepseek4_dspark.py).
 
 References disagree, and no published weights were run:
 
@@ -171,22 +169,27 @@ class DeepseekV4(NativeFamily):
 
 def window_block(fields: ConfigFields) -> BlockSpec:
     """Read the block of MTP heads and of DSpark's stages: the window alone, and routed experts."""
-    streams = WholeStreamsSpec(
+    streams, experts = streams_of(fields), experts_by_score(fields.with_values(norm_topk_prob=True))
+    return BlockSpec(window_attention(fields), experts, streams=streams)
+
+
+def streams_of(fields: ConfigFields) -> WholeStreamsSpec:
+    """Read residual streams, which are mixed with one another."""
+    return WholeStreamsSpec(
         fields.count("hc_mult", 4, minimum=2, maximum=MOST_STREAMS),
         2.0,
         fields.number("hc_eps", 1e-6),
         exchange_steps=fields.count("hc_sinkhorn_iters", 20, maximum=1000),
     )
-    return BlockSpec(_mixers(fields)[_KINDS[0]], _experts(fields), streams=streams)
 
 
-def _mixers(fields: ConfigFields) -> dict[str, CompressedAttentionSpec]:
-    """Attention of each kind of layers."""
+def window_attention(fields: ConfigFields) -> CompressedAttentionSpec:
+    """Read attention to the window alone."""
     size, heads = fields.count("head_dim", 512), fields.count("num_attention_heads")
     groups = fields.count("o_groups", 8)
     if heads % groups:
         raise fields.bad_field("o_groups", groups, f"a divisor of the {heads} heads")
-    plain = CompressedAttentionSpec(
+    return CompressedAttentionSpec(
         heads=heads,
         size=size,
         q_rank=fields.count("q_lora_rank"),
@@ -195,7 +198,18 @@ def _mixers(fields: ConfigFields) -> dict[str, CompressedAttentionSpec]:
         groups=groups,
         out_rank=fields.count("o_lora_rank", 1024),
     )
-    rope, rates = _rope(fields, "compress", size), fields.section("compress_rates") or fields
+
+
+def entry_rope(fields: ConfigFields, size: int) -> RopeSpec:
+    """Read RoPE of layers with entries; size: of a head."""
+    return _rope(fields, "compress", size)
+
+
+def _mixers(fields: ConfigFields) -> dict[str, CompressedAttentionSpec]:
+    """Attention of each kind of layers."""
+    plain = window_attention(fields)
+    size = plain.size
+    rope, rates = entry_rope(fields, size), fields.section("compress_rates") or fields
     sparse, heavy = (
         CompressorSpec(rates.count(kind, usual, maximum=2**16), size, rope, overlaps=overlaps)
         for kind, usual, overlaps in ((_KINDS[1], 4, True), (_KINDS[2], 128, False))
@@ -253,10 +267,10 @@ def _hash_layers(fields: ConfigFields) -> tuple[bool, ...]:
     return tuple(layer < first for layer in range(layers))
 
 
-def _experts(fields: ConfigFields) -> ExpertsSpec:
+def experts_by_score(fields: ConfigFields) -> ExpertsSpec:
     """Routed experts, with a bias for their selection."""
     fields = fields.with_defaults(routed_scaling_factor=1.5, n_shared_experts=1)
-    experts = routed_experts(fields.with_values(norm_topk_prob=True))
+    experts = routed_experts(fields)
     experts = experts.with_gate_limit(fields.non_negative_number("swiglu_limit"))
     scores: dict[str, ExpertScore] = {
         "sqrtsoftplus": "sqrtsoftplus",

@@ -38,7 +38,6 @@ _ANOTHER_NAME = {
     "falcon_mamba": "mamba",
     "minimax_m2": "minimax",
     "hunyuan_v1_moe": "hunyuan",
-    "deepseek_v41_text": "deepseek_v41",
     "gemma3n_text": "gemma3n",
 }
 """Types that share the module of another; as mlx-lm 0.32.2 has it."""

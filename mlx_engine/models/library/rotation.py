@@ -30,9 +30,6 @@ _WIDTH = {
 }
 """By the whole name of a rotation's class: its attribute for the number of rotated elements."""
 
-_TURNS_BACK = "mlx_lm.models.deepseek_v41"
-"""A class that also turns back what it has turned, by a YaRN of its own."""
-
 
 @dataclass(slots=True)
 class TextLength:
@@ -77,8 +74,6 @@ def use_engine_rope(model: Module, config: Mapping[str, object], origin: str) ->
     config: as the class reads it (class_fields.py). Raises BadModelFile for fields that are not
     numbers. Phi-3.5-MoE gives magnitudes for both lengths.
     """
-    if type(model).__module__ == _TURNS_BACK:
-        return None
     unscaled = {key: value for key, value in config.items() if key != "rope_scaling"}
     fields = ConfigFields(unscaled, origin)
     kinds = fields.strings("layer_types")

@@ -124,6 +124,13 @@ CONFIGS = {
         **{"sliding_window": 8, "o_lora_rank": 64, "num_hash_layers": 0, "index_topk": 2},
         **{"hc_mult": 2, "hc_sinkhorn_iters": 2, "num_nextn_predict_layers": 1},
     },
+    "shared entries": {
+        **{"model_type": "deepseek_v41", **_EXPERTS, **_INDEXED, "n_routed_experts": 8},
+        **{"num_key_value_heads": 1, "qk_rope_head_dim": 32, "q_lora_rank": 64, "o_groups": 2},
+        **{"compress_ratios": [2, 1], "kv_source_layer_ids": [0, 1], "index_topk": 2},
+        **{"index_source_layer_ids": [0, 1], "sliding_window": 8, "o_lora_rank": 64},
+        **{"hc_mult": 2, "hc_sinkhorn_iters": 2},
+    },
     "decay by channel": {
         **{"model_type": "bailing_hybrid", "kda_lower_bound": -5.0, **_LATENT},
         **{"layer_group_size": 2, "head_dim": 32},
@@ -184,6 +191,7 @@ IN_ONE_FORM = {
     "selected latents": "folder",
     "pools of latents": "folder",
     "compressed entries": "folder",
+    "shared entries": "folder",
     "sliding window": "gguf",
     "heads of 80": "folder",
     "window and sinks": "folder",
@@ -341,7 +349,7 @@ def test_types_cache_bytes_and_words(name: str, form: str) -> None:
     assert 0 < drafted.stats.accepted < drafted.stats.drafted
     latent = name in LATENT
     attended = made.rows_attended("attention_parts_" + ("latent" if latent else "dense"))
-    if name == "compressed entries":  # which are gathered for stock MLX
+    if name in ("compressed entries", "shared entries"):  # which are gathered for stock MLX
         assert not attended
         assert any(one.kernel.startswith("stream_exchange") for one in made.launcher.reports)
     elif name == BIASED:  # whose scores MLX adds to

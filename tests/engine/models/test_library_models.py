@@ -130,13 +130,6 @@ UNKNOWN_TO_TRANSFORMERS = {
         "num_kv_heads": 2,
         "hidden_dim_scale_factor": 2.0,
     },
-    "deepseek_v41": {
-        **{"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 32},
-        **{"q_lora_rank": 32, "qk_rope_head_dim": 16, "o_groups": 2, "o_lora_rank": 16},
-        **{"moe_intermediate_size": 32, "n_routed_experts": 4, "num_experts_per_tok": 2},
-        **{"compress_ratios": [1, 2], "kv_source_layer_ids": [0, 1], "hc_mult": 2},
-        **{"sliding_window": 8, "index_n_heads": 4, "index_head_dim": 32, "rope_scaling": YARN},
-    },
     "openelm": {
         **{"head_dim": 16, "num_transformer_layers": 2, "model_dim": 64, "ffn_dim_divisor": 8},
         **{"num_query_heads": [4, 8], "num_kv_heads": [2, 4], "ffn_multipliers": [2.0, 3.0]},
