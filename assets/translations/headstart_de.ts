@@ -5022,6 +5022,10 @@ Für Details klicken.</translation>
         <translation>{origin}: Der Tensor {name} ist zweimal da, unter zwei Namen. Zwei Konvertierungen liegen in einem Ordner: nur eine davon behalten.</translation>
     </message>
     <message>
+        <source>{origin}: the tokenizer has {found} classes of tokens, and the model&apos;s n-gram tables were made for {count}. Get the tokenizer again from where the weights come from.</source>
+        <translation>{origin}: Der Tokenizer hat {found} Klassen von Token, und die N-Gramm-Tabellen des Modells wurden für {count} gemacht. Hole den Tokenizer neu von dort, wo die Gewichte herkommen.</translation>
+    </message>
+    <message>
         <source>{origin}: this model has no place for {shown}{rest}. The config does not belong to these weights, or they are of a variant this version does not know.</source>
         <translation>{origin}: Dieses Modell hat keinen Platz für {shown}{rest}. Die Config gehört nicht zu diesen Gewichten, oder sie sind von einer Variante, die diese Version nicht kennt.</translation>
     </message>
@@ -6016,6 +6020,18 @@ Für Details klicken.</translation>
     <message>
         <source>{origin}: the config names no dspark_target_layer_ids. Get it again.</source>
         <translation>{origin}: Die Konfiguration nennt keine dspark_target_layer_ids. Neu besorgen.</translation>
+    </message>
+    <message>
+        <source>a layer behind the first</source>
+        <translation>eine Schicht hinter der ersten</translation>
+    </message>
+    <message>
+        <source>a number for each layer</source>
+        <translation>eine Zahl für jede Schicht</translation>
+    </message>
+    <message>
+        <source>layers that select entries, too, one for each change of compress_ratios</source>
+        <translation>Schichten, die auch Einträge auswählen, eine für jeden Wechsel von compress_ratios</translation>
     </message>
 </context>
 </TS>

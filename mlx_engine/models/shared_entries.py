@@ -24,10 +24,7 @@ from mlx_engine.values.options import CacheBits
 
 
 class SharedEntriesAttention(CompressedAttention):
-    """Attention of a decoder block to its last tokens and to entries of this or an earlier layer.
-
-    Rows that see the same selection of an earlier layer attend to the same entries.
-    """
+    """Attention of a decoder block to its last tokens and to entries of it or an earlier layer."""
 
     def __init__(self, spec: SharedEntriesSpec, part: Part, eps: float) -> None:
         super().__init__(spec, part, eps)

@@ -69,7 +69,7 @@ SPARK = {
     "dspark_noise_token_id": 7,
     "dspark_markov_rank": 6,
     "dspark_n_routed_experts": 4,
-    "dspark_num_experts_per_tok": 3,
+    "dspark_num_experts_per_tok": 1,
     "num_nextn_predict_layers": 2,
 }
 _NAMES = (

@@ -28,12 +28,14 @@ from mlx_engine.models.families.deepseek_v4 import (
 )
 from mlx_engine.models.families.llama import plain_model
 from mlx_engine.models.family import TensorParts
+from mlx_engine.models.layer_specs import ExpertsSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.ngram_spec import EngramSpec
 from mlx_engine.values.words import Words
 
 T = TypeVar("T")
 _PICTURES = ("vision.", "aligner.", "image_")
+_CANDIDATES = ("topk_blocks", "block_size")
 
 
 class DeepseekV41(DeepseekV4):
@@ -58,7 +60,7 @@ class DeepseekV41(DeepseekV4):
         parts.skipped.update(seen)
         for part in (parts.trunk, parts.on_disk):
             for name in [name for name in part if ".engram." in name]:
-                start, layer, rest = name.split(".", 2)
+                start, layer, rest = name.split(".", 2)  # to the layer before
                 part[f"{start}.{int(layer) - 1}.{rest}"] = part.pop(name)
         return parts
 
@@ -67,7 +69,7 @@ class DeepseekV41(DeepseekV4):
         return ".engram.embed." in name
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        experts, ngrams = experts_by_score(fields), _ngrams(fields)
+        experts, ngrams = _experts(fields), _ngrams(fields)
         streams = replace(streams_of(fields), staggered=True)
         blocks = [
             BlockSpec(mixer, experts, streams=streams, ngrams=ngrams.get(layer))
@@ -105,8 +107,13 @@ def staggered_block(fields: ConfigFields) -> BlockSpec:
         if fields.has(f"dspark_{name}")
     }
     streams = replace(streams_of(fields), staggered=True)
-    experts = experts_by_score(fields.with_values(**own))
-    return BlockSpec(_window(fields), experts, streams=streams)
+    return BlockSpec(_window(fields), _experts(fields.with_values(**own)), streams=streams)
+
+
+def _experts(fields: ConfigFields) -> ExpertsSpec:
+    """Routed experts; the score of a single one is not divided by itself."""
+    experts = experts_by_score(fields)
+    return replace(experts, normalise=experts.normalise and experts.per_token > 1)
 
 
 def _window(fields: ConfigFields) -> SharedEntriesSpec:
@@ -161,6 +168,3 @@ def _mixers(fields: ConfigFields) -> list[SharedEntriesSpec]:
             )
         )
     return made
-
-
-_CANDIDATES = ("topk_blocks", "block_size")

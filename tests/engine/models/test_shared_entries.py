@@ -14,6 +14,7 @@ from tiny_deepseek41 import ENGRAMS, SIZES, SPARK
 
 import mlx_engine
 from mlx_engine.cache.contract import RowCount
+from mlx_engine.cache.joint import combine_caches
 from mlx_engine.loading.draft_model import build_drafter, read_drafter
 from mlx_engine.loading.folder import model_files_at
 from mlx_engine.models.families.deepseek_v41 import DeepseekV41
@@ -110,6 +111,18 @@ def model_begin(engine, tokens):
     engine.parts.model.forward(mx.array([tokens]), caches)
     caches.commit(len(tokens))
     return caches
+
+
+@pytest.mark.parametrize("name", [FULL, NARROW])
+def test_rows_of_two_chats_in_one_pass_are_those_of_each_alone(opened, name):
+    tiny, engine = opened(name)
+    chats, blocks = [tiny.tokens[:14], tiny.tokens[5:14]], [tiny.tokens[:3], tiny.tokens[8:10]]
+    model, begun = engine.parts.model, [model_begin(engine, chat) for chat in chats]
+    joint = combine_caches([caches.fork() for caches in begun], [3, 2])
+    found = model.forward(mx.array([[*blocks[0], *blocks[1]]]), joint)
+    pairs = zip(blocks, begun, strict=True)
+    alone = [model.forward(mx.array([block]), caches) for block, caches in pairs]
+    assert mx.array_equal(found, mx.concatenate(alone, axis=1))
 
 
 def test_blocks_of_the_stages_are_those_of_the_reference(opened):
