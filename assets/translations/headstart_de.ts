@@ -5023,7 +5023,7 @@ Für Details klicken.</translation>
     </message>
     <message>
         <source>{origin}: the tokenizer has {found} classes of tokens, and the model&apos;s n-gram tables were made for {count}. Get the tokenizer again from where the weights come from.</source>
-        <translation>{origin}: Der Tokenizer hat {found} Klassen von Token, und die N-Gramm-Tabellen des Modells wurden für {count} gemacht. Hole den Tokenizer neu von dort, wo die Gewichte herkommen.</translation>
+        <translation>{origin}: Der Tokenizer hat {found} Klassen von Token, und die N-Gramm-Tabellen des Modells wurden für {count} gemacht. Holen Sie den Tokenizer neu von dort, wo die Gewichte herkommen.</translation>
     </message>
     <message>
         <source>{origin}: this model has no place for {shown}{rest}. The config does not belong to these weights, or they are of a variant this version does not know.</source>
