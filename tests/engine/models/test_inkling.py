@@ -204,20 +204,22 @@ def test_names_of_an_mlx_conversion(opened, tmp_path):
     assert json.loads((folder / "config.json").read_text())["model_type"] == "inkling_mm_model"
     assert relative(logits(folder, tiny.tokens), tiny.logits) < 1e-4
     assert mlx_engine.inspect(folder).mtp is None
+    assert "other" not in {group.name for group in mlx_engine.inspect(folder).groups}
 
 
 PARTS = {"wq_du": "q", "wk_dv": "k", "wv_dv": "v", "wr_du": "r", "wo_ud": "o"}
 
 
-def test_compiled_formulas_take_texts_of_any_length(opened, monkeypatch):
-    """As on a GPU, where elementwise operations are compiled once for all shapes."""
+def test_compiled_formulas_and_slices_of_rows_take_texts_of_any_length(opened, monkeypatch):
+    """As on a GPU, where elementwise operations are compiled once; of long texts a slice a time."""
     tiny, engine = opened(PLAINEST)
     monkeypatch.setattr("metal_kernels.stock.computes_on_gpu", lambda: True)
+    monkeypatch.setattr("metal_kernels.stock.SCORES_BYTES", 1)
     caches = engine.parts.model.make_caches()
-    for part in (tiny.tokens[:20], tiny.tokens[20:21], tiny.tokens[21:]):
-        hidden = engine.parts.model.forward(mx.array([part]), caches)
-        caches.commit(len(part))
-    assert relative(np.array(engine.parts.model.logits(hidden)[0]), tiny.logits[21:]) < 1e-4
+    for start, stop in ((0, 2), (2, 3), (3, 41)):
+        hidden = engine.parts.model.forward(mx.array([tiny.tokens[start:stop]]), caches)
+        caches.commit(stop - start)
+    assert relative(np.array(engine.parts.model.logits(hidden)[0]), tiny.logits[3:]) < 1e-4
 
 
 @pytest.mark.parametrize(
