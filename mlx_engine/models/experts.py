@@ -102,7 +102,10 @@ class ExpertLinear:
 
 
 class RoutedExperts(NamedTuple):
-    """Expert ids of each row, int [R, n], and their float32 weights [R, n]."""
+    """Expert ids of each row, int [R, n], and their float32 weights [R, n].
+
+    Weights of shared experts that are scored, too, stand behind those of the others.
+    """
 
     experts: mx.array
     weights: mx.array
@@ -124,8 +127,6 @@ class Router:
         score = _root_of_softplus_float32 if spec.score == "sqrtsoftplus" else _sigmoid_float32
         self._score = part.kernels.stock.compile_elementwise(score)
         self._table = part.integers(layer_specs.EXPERT_TABLE) if spec.table_rows else None
-        numbers = range(spec.routed, spec.routed + spec.scored_shared)
-        self._shared = mx.array([*numbers], dtype=mx.uint32) if numbers else None
 
     def __call__(self, rows: mx.array, tokens: mx.array | None = None) -> RoutedExperts:
         """Route hidden states [R, H] -> ids and weights of the experts selected for each row.
@@ -149,10 +150,9 @@ class Router:
                 chosen = self._table[tokens]
             else:
                 chosen = self._top_experts(self._selection_scores(scores[:, : spec.routed]))
-            if self._shared is not None:
-                every = mx.broadcast_to(self._shared, (len(rows), spec.scored_shared))
-                chosen = mx.concatenate([chosen, every], axis=-1)
             weights = mx.take_along_axis(scores, chosen, axis=-1)
+            if spec.scored_shared:
+                weights = mx.concatenate([weights, scores[:, spec.routed :]], axis=-1)
             if spec.normalise:
                 total = weights.sum(axis=-1, keepdims=True)
                 weights = weights / (mx.maximum(total, spec.least_sum) if spec.least_sum else total)
@@ -280,12 +280,13 @@ class ExpertFeedForward:
             choice = RoutedExperts(mx.where(is_real, experts, instead), weights * is_real)
             passed = (weights - choice.weights).sum(axis=-1, keepdims=True)
         read = rows if self.latent_down is None else self.latent_down(rows)
-        if self.scored is None:
-            outputs = self.experts(read, choice.experts)
-        else:
-            routed, shared_ones = mx.split(choice.experts, [self.spec.per_token], axis=-1)
-            made_by_shared = self.scored(read, shared_ones - self.spec.routed)
-            outputs = mx.concatenate([self.experts(read, routed), made_by_shared], axis=-2)
+        outputs = self.experts(read, choice.experts)
+        if self.scored is not None:
+            count = self.spec.scored_shared
+            numbers = mx.broadcast_to(
+                self.stock.consecutive_indices((1, count)), (len(rows), count)
+            )
+            outputs = mx.concatenate([outputs, self.scored(read, numbers)], axis=-2)
         made = self.stock.compile_elementwise(_weigh_outputs)(outputs, choice.weights).sum(axis=-2)
         if self.latent_up is not None:
             made = self.latent_up(made)

@@ -35,6 +35,7 @@ class ResidualConvolution:
             self._taps.append((row + (tap == spec.taps - 1)) * scale)
         part.table.add_taken_arrays(self._taps)
         self._convolve = self._stock.compile_elementwise(_weighted_sum)
+        self._convolve_and_add = self._stock.compile_elementwise(_add_weighted_sum)
 
     def make_cache(self) -> LayerCache:
         """Create a cache for the convolution: its last input rows, filled with zeros."""
@@ -45,11 +46,21 @@ class ResidualConvolution:
         """Convolve rows [1, T, C] behind the cached ones of their conversations -> [1, T, C]."""
         return run_each_conversation(cache, self._run_sequence, rows)
 
-    def _run_sequence(self, cache: LayerCache, rows: mx.array) -> mx.array:
+    def add_to_residual(
+        self, residual: mx.array, rows: mx.array, cache: LayerCache | JointCache
+    ) -> mx.array:
+        """Return the residual plus the convolution of rows, [1, T, C] each."""
+        return run_each_conversation(cache, self._run_sequence, rows, residual)
+
+    def _run_sequence(
+        self, cache: LayerCache, rows: mx.array, residual: mx.array | None = None
+    ) -> mx.array:
         assert isinstance(cache, RecurrentCache)
         read, count = cache.write_behind_window(rows), rows.shape[1]
         shifted = (read[:, start : start + count] for start in range(self._spec.taps))
-        return self._convolve(*shifted, *self._taps)
+        if residual is None:
+            return self._convolve(*shifted, *self._taps)
+        return self._convolve_and_add(residual, *shifted, *self._taps)
 
 
 def _weighted_sum(*rows_and_weights: mx.array) -> mx.array:
@@ -60,6 +71,10 @@ def _weighted_sum(*rows_and_weights: mx.array) -> mx.array:
     for product in others:
         first = first + product
     return first.astype(rows_and_weights[0].dtype)
+
+
+def _add_weighted_sum(residual: mx.array, *rows_and_weights: mx.array) -> mx.array:
+    return residual + _weighted_sum(*rows_and_weights)
 
 
 class _Distances(NamedTuple):
@@ -224,5 +239,6 @@ class ConvolvedBlock:
         queries, keys_values, biases = self._attention.project(self._norm(x))
         keys_values = self._of_keys_values(keys_values, of_keys_values)
         attended = self._attention.attend(queries, keys_values, biases, cache, masks)
-        x = x + self._of_attention(self._attention.out_proj.linear(attended), of_attention)
-        return x + self._of_feed(self._feed(self._second_norm(x)), of_feed)
+        mixed = self._attention.out_proj.linear(attended)
+        x = self._of_attention.add_to_residual(x, mixed, of_attention)
+        return self._of_feed.add_to_residual(x, self._feed(self._second_norm(x)), of_feed)
