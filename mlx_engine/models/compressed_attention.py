@@ -2,8 +2,9 @@
 
 A compressor makes an entry of every few tokens; a row attends to the last tokens and to entries
 that end with it or before it, all or those that an indexer selects, in one softmax with sinks. All
-heads share one key, which is the value too. A row gathers what it sees, in an order and number
-that follow from its position alone, so it has the same bits alone and in a block.
+heads share one key, which is the value too. What rows of a block see is gathered at once; a row
+attends by itself, to keys in an order and number that follow from its position alone, so it has the
+same bits alone and in a block.
 
 Rotated elements come first here, published ones last: rows of weights are put in this order when
 they are read, and the attention's result back when it is made. Rows that entries are made of are
@@ -28,8 +29,8 @@ from mlx_engine.models.compressed_specs import CompressedAttentionSpec, Compress
 from mlx_engine.models.indexer import (
     EntryIndexer,
     VisibleEntries,
+    are_alone,
     join_tiles,
-    row_bytes,
     score_tiles,
 )
 from mlx_engine.models.latent_attention import PerHeadMatrices
@@ -259,16 +260,25 @@ class CompressedAttention:
         most = entries.shape[2] if selected is None else selected.shape[1]
         by_row, columns = queries.transpose(2, 0, 1, 3), 1 + spec.window + most
         nbytes = columns * (3 * spec.size + 4 * spec.heads) * queries.dtype.size
-        a_row = row_bytes(self._kernels, rows, nbytes)
         made = []
-        for part in score_tiles(slice(0, rows), a_row):
-            chosen, count = None if selected is None else selected[part], most
-            if part.stop - part.start == 1 and isinstance(cache.next_row_index(), int):
-                count = min(most, (cache.length + part.stop) // max(1, cache.ratio))
-                chosen = None if chosen is None else chosen[:, :count]
-            keys, mask = self._gather_seen(cache, entries[:, 0, :count], seen.rows(part), chosen)
-            options = AttentionOptions(spec.size**-0.5, mask.astype(queries.dtype))
-            made.append(self._stock.attention(by_row[part], keys, keys, options))
+        for part in score_tiles(slice(0, rows), nbytes):
+            chosen = None if selected is None else selected[part]
+            keys, mask = self._gather_seen(cache, entries[:, 0], seen.rows(part), chosen)
+            mask = mask.astype(queries.dtype)
+            if not are_alone(self._kernels, rows):
+                options = AttentionOptions(spec.size**-0.5, mask)
+                made.append(self._stock.attention(by_row[part], keys, keys, options))
+                continue
+            for row in range(part.start, part.stop):
+                count, own = most, slice(row - part.start, row - part.start + 1)
+                if isinstance(cache.next_row_index(), int):
+                    count = min(most, (cache.length + row + 1) // max(1, cache.ratio))
+                width = columns - most + count  # by the position alone
+                options = AttentionOptions(spec.size**-0.5, mask[own, ..., :width])
+                seen_keys = keys[own, :, :width]
+                made.append(
+                    self._stock.attention(by_row[row : row + 1], seen_keys, seen_keys, options)
+                )
         return join_tiles(made).transpose(1, 2, 0, 3)
 
     def _gather_seen(

@@ -387,11 +387,13 @@ def score_tiles(rows: slice, bytes_per_row: int) -> list[slice]:
 
 
 def row_bytes(kernels: Kernels, rows: int, nbytes: int) -> int:
-    """Bytes per row for `score_tiles`; with exact numerics so many that few rows go one by one.
+    """Bytes per row for `score_tiles`, so many that rows go one by one where they must."""
+    return SCORES_BYTES if are_alone(kernels, rows) else nbytes
 
-    MLX may round several rows differently.
-    """
-    return SCORES_BYTES if kernels.exact and rows <= MOST_ROWS else nbytes
+
+def are_alone(kernels: Kernels, rows: int) -> bool:
+    """Whether few rows go one by one, as with exact numerics: MLX may round several otherwise."""
+    return kernels.exact and rows <= MOST_ROWS
 
 
 def join_tiles(parts: Iterable[mx.array]) -> mx.array:
