@@ -227,8 +227,8 @@ class MtpHeadsSpec:
 
     blocks: one for each head that is run. trunk_state, chain_state: which hidden state a head reads
     from the trunk, and which it passes on. norm, embedding, output: the trunk's or the head's own;
-    "either": the head's own where the files have one, which may be a copy. zero_first: the first
-    embedding that a head reads is zero.
+    "either": the head's own where the files have one, which may be a copy; "none": logits are made
+    of the residual itself. zero_first: the first embedding that a head reads is zero.
     """
 
     blocks: tuple[BlockSpec, ...]

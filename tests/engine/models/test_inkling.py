@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tiny_inkling
 from compared import relative
-from model_edits import edit_tensors, logits
+from model_edits import drop_tensors, edit_tensors, logits
 from session_runs import PICKS, PLAIN
 from tiny_nextn import Published
 
@@ -161,7 +161,7 @@ def test_heads_that_are_right_are_accepted(opened, tmp_path, reads):
 
 
 def test_names_of_an_mlx_conversion(opened, tmp_path):
-    """The trunk's, as mlx-vlm has them; heads keep the published ones."""
+    """The trunk's, as mlx-vlm has them; heads keep the published ones, in a file of their own."""
     tiny, folder = opened(PLAINEST).tiny, tmp_path / "m"
     folder.mkdir()
     for file in tiny.folder.iterdir():
@@ -205,6 +205,18 @@ def test_names_of_an_mlx_conversion(opened, tmp_path):
     assert relative(logits(folder, tiny.tokens), tiny.logits) < 1e-4
     assert mlx_engine.inspect(folder).mtp is None
     assert "other" not in {group.name for group in mlx_engine.inspect(folder).groups}
+    arrays = dict(mx.load(str(folder / "model.safetensors")))
+    own = {n: a for n, a in arrays.items() if ".mtp." in n}
+    short = {n.removeprefix("model.mtp."): a for n, a in own.items()}
+    short["norm.weight"] = mx.ones(64)  # the trunk's, which mlx-vlm puts beside split heads
+    for file, heads in (("own", own), ("short", short)):
+        mx.save_safetensors(str(tmp_path / f"{file}.safetensors"), heads)
+    drop_tensors(folder, ".mtp.")
+    for file in ("own", "short"):
+        with mlx_engine.load(folder, heads=tmp_path / f"{file}.safetensors") as engine:
+            first, second = engine.draft_logits(tiny.tokens)
+            assert relative(first, tiny.draft_logits) < 1e-4
+            assert np.isfinite(second).any()
 
 
 PARTS = {"wq_du": "q", "wk_dv": "k", "wv_dv": "v", "wr_du": "r", "wo_ud": "o"}
