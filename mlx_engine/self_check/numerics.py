@@ -9,6 +9,7 @@ import mlx.core as mx
 
 from metal_kernels.choice import Kernels
 from mlx_engine.cache.attention import RowsCache
+from mlx_engine.cache.compressed import CompressedCache
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.models.contract import Model
@@ -164,24 +165,31 @@ def _describe_difference(
 
 
 def _random_caches(model: Model, keys: int) -> LayerCaches:
-    """Make caches of `keys` random keys and values; recurrent states are those after one token."""
+    """Make caches of `keys` random keys and values; recurrent states are those after one token.
+
+    Where entries are made of several tokens, first follow as many real ones, of equal tokens.
+    """
     caches = model.make_caches()
-    mx.eval(model.forward(mx.array([[1]]), caches))
-    caches.commit(1)
+    ratios = [cache.ratio for cache in caches.layers if isinstance(cache, CompressedCache)]
+    real = min(keys, max([1, *ratios]))
+    mx.eval(model.forward(mx.ones((1, real), mx.int32), caches))
+    caches.commit(real)
 
     @lru_cache
     def random_normal(shape: tuple[int, ...]) -> mx.array:
         return mx.random.normal(shape, key=mx.random.key(shape[3]))
 
-    def random_like(template_array: mx.array) -> mx.array:
-        return random_normal((*template_array.shape[:2], keys - 1, template_array.shape[3])).astype(
-            template_array.dtype
-        )
+    def random_like(template_array: mx.array, count: int) -> mx.array:
+        shape = (*template_array.shape[:2], count, template_array.shape[3])
+        return random_normal(shape).astype(template_array.dtype)
 
-    for cache in caches.layers:
+    for cache in caches.layers if keys > real else ():
         if isinstance(cache, RowsCache):
-            cache.append(*(random_like(array) for array in cache.buffers))
-            cache.commit(keys - 1)
+            cache.append(*(random_like(array, keys - real) for array in cache.buffers))
+            if isinstance(cache, CompressedCache) and (known := cache.entries(1)):
+                count = len(cache.entries_to_make)
+                cache.write_entries(*(random_like(array, count) for array in known))
+            cache.commit(keys - real)
     mx.eval(caches.arrays())
     return caches
 

@@ -21,6 +21,7 @@ from mlx_engine.models.families.deepseek_v41 import DeepseekV41
 from mlx_engine.models.ngram_spec import EngramSpec
 from mlx_engine.models.registry import family_for
 from mlx_engine.models.tensor_names import rename_tensor
+from mlx_engine.self_check.numerics import rows_that_differ
 from mlx_engine.values.options import CacheOptions, DraftOptions, LoadOptions
 
 YARN = {"type": "yarn", "factor": 4.0, "beta_fast": 32, "beta_slow": 1}
@@ -123,6 +124,11 @@ def test_rows_of_two_chats_in_one_pass_are_those_of_each_alone(opened, name):
     pairs = zip(blocks, begun, strict=True)
     alone = [model.forward(mx.array([block]), caches) for block, caches in pairs]
     assert mx.array_equal(found, mx.concatenate(alone, axis=1))
+
+
+@pytest.mark.parametrize("name", [FULL, NARROW])
+def test_the_check_of_rows_finds_none_that_differ(opened, name):
+    assert not rows_that_differ(opened(name)[1].parts.model, 64)
 
 
 def test_blocks_of_the_stages_are_those_of_the_reference(opened):
