@@ -17,7 +17,8 @@ from mlx_engine.loading.no_model import are_mtp_heads, heads_only_error, refuse_
 from mlx_engine.loading.safetensors import Float64Tensor, TensorInfo, merge_headers
 from mlx_engine.loading.vision import VisionPart, find_gguf_vision, find_vision
 from mlx_engine.models.family import Family, TensorParts
-from mlx_engine.models.layer_specs import EXPERT_TABLE, Shape
+from mlx_engine.models.feed_forward_specs import EXPERT_TABLE
+from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.registry import family_for, text_model_type
 from mlx_engine.values.errors import (

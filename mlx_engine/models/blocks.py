@@ -14,9 +14,9 @@ from mlx_engine.models.attention import Attention, Masks
 from mlx_engine.models.compressed_attention import CompressedAttention
 from mlx_engine.models.compressed_specs import CompressedAttentionSpec, SharedEntriesSpec
 from mlx_engine.models.delta_net import DeltaNet, KimiDeltaAttention
-from mlx_engine.models.experts import ExpertFeedForward
+from mlx_engine.models.experts import ExpertFeedForward, read_feed_forward
+from mlx_engine.models.feed_forward_specs import ExpertsSpec, FeedForwardSpec
 from mlx_engine.models.latent_attention import LatentAttention
-from mlx_engine.models.layer_specs import FeedForwardSpec
 from mlx_engine.models.layers import (
     Embedding,
     GatedFeedForward,
@@ -188,7 +188,6 @@ class DecoderBlock:
     def __init__(
         self, block: model_spec.BlockSpec, part: Part, model: model_spec.ModelSpec
     ) -> None:
-        feed = part.subpart(layer_specs.ExpertsSpec.prefix)
         is_layer_norm = model.norm == "layer"
         norms = {
             n: Norm.read(part, n, model.eps, is_layer_norm=is_layer_norm) for n in block.norm_names
@@ -201,15 +200,13 @@ class DecoderBlock:
         self._second_out_norm = norms.get("feed_out_norm")
         self._mixers = [build_mixer(spec, part, model.eps) for spec in block.mixers]
         self.dtypes = [mixer.dtype for mixer in self._mixers]
-        self._feed: ExpertFeedForward | GatedFeedForward | None = None
-        if isinstance(block.feed, layer_specs.ExpertsSpec):
-            self._feed = ExpertFeedForward.read(feed, block.feed, model.eps)
-        elif block.feed is not None:
-            self._feed = GatedFeedForward.read(feed, block.feed)
+        self._feed = None if block.feed is None else read_feed_forward(part, block.feed, model.eps)
         self._experts = None
         if block.experts is not None:
             outer = [norms[name] for name in ("dense_out_norm", "experts_norm", "experts_out_norm")]
-            experts = ExpertFeedForward.read(feed, block.experts, model.eps)
+            experts = ExpertFeedForward.read(
+                part.subpart(block.experts.prefix), block.experts, model.eps
+            )
             self._experts = ExpertsAndDense(experts, *outer)
         self._per_layer = None
         if block.per_layer_width:
@@ -289,7 +286,7 @@ class ShortcutBlock:
     def __init__(
         self, block: model_spec.BlockSpec, part: Part, model: model_spec.ModelSpec
     ) -> None:
-        assert isinstance(block.feed, layer_specs.ExpertsSpec)
+        assert isinstance(block.feed, ExpertsSpec)
         parts = (part.subpart(f"halves.{number}") for number in range(len(block.halves)))
         self._halves = [
             _Half.read(half, half_part, model.eps)

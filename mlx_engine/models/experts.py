@@ -9,7 +9,7 @@ import mlx.core as mx
 from metal_kernels.choice import Kernels
 from metal_kernels.stock import StockOperations
 from metal_kernels.stock_on_cpu import MLX
-from mlx_engine.models import layer_specs
+from mlx_engine.models.feed_forward_specs import EXPERT_TABLE, ExpertsSpec, FeedForwardSpec
 from mlx_engine.models.kernel_matrices import FewRowMatrix, ManyRowMatrix
 from mlx_engine.models.layers import Gate, GatedFeedForward, Linear, Norm, make_gate
 from mlx_engine.models.matrix import Matrix, dequantised_tiles
@@ -114,7 +114,7 @@ class RoutedExperts(NamedTuple):
 class Router:
     """Router that selects experts for each row and computes their weights."""
 
-    def __init__(self, spec: layer_specs.ExpertsSpec, part: Part, eps: float) -> None:
+    def __init__(self, spec: ExpertsSpec, part: Part, eps: float) -> None:
         self._spec = spec
         self._norm = self._expert_scale = None
         if spec.router_norm:
@@ -126,7 +126,7 @@ class Router:
         self._choice_bias = part.vector(bias, mx.float32) if spec.choice_bias else None
         score = _root_of_softplus_float32 if spec.score == "sqrtsoftplus" else _sigmoid_float32
         self._score = part.kernels.stock.compile_elementwise(score)
-        self._table = part.integers(layer_specs.EXPERT_TABLE) if spec.table_rows else None
+        self._table = part.integers(EXPERT_TABLE) if spec.table_rows else None
 
     def __call__(self, rows: mx.array, tokens: mx.array | None = None) -> RoutedExperts:
         """Route hidden states [R, H] -> ids and weights of the experts selected for each row.
@@ -191,7 +191,7 @@ class ExpertStack(NamedTuple):
     is_gated: bool
 
     @staticmethod
-    def read(part: Part, feed: layer_specs.FeedForwardSpec) -> "ExpertStack":
+    def read(part: Part, feed: FeedForwardSpec) -> "ExpertStack":
         """Read stacked matrices of experts."""
         names = ("gate_proj", "up_proj") if feed.gated else ("up_proj",)
         gate_up = ExpertLinear.read(part, *names)
@@ -226,7 +226,7 @@ class ExpertFeedForward:
     latent_down, latent_up: projections before and behind the experts, or None.
     """
 
-    spec: layer_specs.ExpertsSpec
+    spec: ExpertsSpec
     router: Router
     experts: ExpertStack
     scored: ExpertStack | None
@@ -237,7 +237,7 @@ class ExpertFeedForward:
     stock: StockOperations
 
     @staticmethod
-    def read(part: Part, spec: layer_specs.ExpertsSpec, eps: float = 1e-6) -> "ExpertFeedForward":
+    def read(part: Part, spec: ExpertsSpec, eps: float = 1e-6) -> "ExpertFeedForward":
         """Read the mixture of experts of a block: router, expert matrices, shared expert.
 
         eps: of the router's norm.
@@ -304,6 +304,16 @@ class ExpertFeedForward:
     def add_to_residual(self, residual: mx.array, x: mx.array) -> mx.array:
         """Return the residual plus the output of the mixture of experts for x, [1, T, H]."""
         return residual + self(x)
+
+
+def read_feed_forward(
+    part: Part, spec: FeedForwardSpec | ExpertsSpec, eps: float
+) -> ExpertFeedForward | GatedFeedForward:
+    """Read the feed-forward of a decoder block, dense or a mixture of experts, as its spec says."""
+    feed = part.subpart(spec.prefix)
+    if isinstance(spec, ExpertsSpec):
+        return ExpertFeedForward.read(feed, spec, eps)
+    return GatedFeedForward.read(feed, spec)
 
 
 def _sigmoid_float32(router_logits: mx.array) -> mx.array:

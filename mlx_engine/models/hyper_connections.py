@@ -23,12 +23,12 @@ from metal_kernels.stream_exchange import stream_exchange
 from mlx_engine.cache.compressed import CompressedCache
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache
-from mlx_engine.models import layer_specs, model_spec
+from mlx_engine.models import model_spec
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import build_mixer
 from mlx_engine.models.compressed_attention import CompressedAttention
-from mlx_engine.models.experts import ExpertFeedForward
-from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, Projections, silu
+from mlx_engine.models.experts import ExpertFeedForward, read_feed_forward
+from mlx_engine.models.layers import Linear, Norm, Projections, silu
 from mlx_engine.models.ngram_embedding import Engram, NgramEmbedding
 from mlx_engine.models.ngram_spec import EngramSpec, NgramSpec
 from mlx_engine.models.weights import Part
@@ -325,13 +325,8 @@ class StreamBlock:
         )
         self._mixer = build_mixer(block.mixer, part, model.eps)
         self.dtypes = [self._mixer.dtype]
-        feed = part.subpart(layer_specs.ExpertsSpec.prefix)
-        self._feed: ExpertFeedForward | GatedFeedForward
-        if isinstance(block.feed, layer_specs.ExpertsSpec):
-            self._feed = ExpertFeedForward.read(feed, block.feed, model.eps)
-        else:
-            assert block.feed is not None
-            self._feed = GatedFeedForward.read(feed, block.feed)
+        assert block.feed is not None
+        self._feed = read_feed_forward(part, block.feed, model.eps)
 
     def make_caches(self, bits: CacheBits = 16) -> list[LayerCache]:
         """Create empty caches of the n-gram embeddings, where there are any, and of the mixer."""

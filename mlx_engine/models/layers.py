@@ -17,8 +17,9 @@ from metal_kernels.stock import Position, RopeParams, RowFunction, StockOperatio
 from metal_kernels.stock_on_cpu import MLX
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 from metal_kernels.wide_norm import wide_norm
+from mlx_engine.models.feed_forward_specs import Activation, FeedForwardSpec
 from mlx_engine.models.kernel_matrices import FewRowMatrix, ManyRowMatrix
-from mlx_engine.models.layer_specs import Activation, FeedForwardSpec, RopeSpec
+from mlx_engine.models.layer_specs import RopeSpec
 from mlx_engine.models.matrix import (
     ColumnProduct,
     Matrix,

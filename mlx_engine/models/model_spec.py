@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from mlx_engine.models.compressed_specs import CompressedAttentionSpec
+from mlx_engine.models.feed_forward_specs import ExpertsSpec, FeedForwardSpec
 from mlx_engine.models.layer_specs import (
     AttentionSpec,
     CacheSize,
-    ExpertsSpec,
-    FeedForwardSpec,
     LatentAttentionSpec,
     RelativeAttentionSpec,
     Shapes,

@@ -15,8 +15,8 @@ from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import layer_specs, model_spec
 from mlx_engine.models.attention import KeyValueCache, Masks
-from mlx_engine.models.experts import ExpertFeedForward
-from mlx_engine.models.layers import GatedFeedForward, Norm, Projections, ResidualLinear
+from mlx_engine.models.experts import read_feed_forward
+from mlx_engine.models.layers import Norm, Projections, ResidualLinear
 from mlx_engine.models.recurrent_specs import ResidualConvolutionSpec
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
@@ -213,13 +213,8 @@ class ConvolvedBlock:
             ResidualConvolution(spec, part.subpart(spec.prefix), dtype)
             for spec in block.convolutions
         )
-        feed = part.subpart(layer_specs.ExpertsSpec.prefix)
-        self._feed: ExpertFeedForward | GatedFeedForward
-        if isinstance(block.feed, layer_specs.ExpertsSpec):
-            self._feed = ExpertFeedForward.read(feed, block.feed)
-        else:
-            assert block.feed is not None
-            self._feed = GatedFeedForward.read(feed, block.feed)
+        assert block.feed is not None
+        self._feed = read_feed_forward(part, block.feed, model.eps)
 
     def make_caches(self, bits: CacheBits = 16) -> list[LayerCache]:
         """Create an empty KV cache, and the convolutions' caches of their last input rows."""

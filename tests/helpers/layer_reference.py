@@ -6,13 +6,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.models.layer_specs import (
-    AttentionSpec,
-    ExpertsSpec,
-    FeedForwardSpec,
-    LatentAttentionSpec,
-    RopeSpec,
-)
+from mlx_engine.models.feed_forward_specs import ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.layer_specs import AttentionSpec, LatentAttentionSpec, RopeSpec
 
 Floats = NDArray[np.float64]
 Weights = Mapping[str, Floats]

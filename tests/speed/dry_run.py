@@ -41,7 +41,8 @@ from mlx_engine.loading.gguf.header import GgufTensor, block_types
 from mlx_engine.loading.gguf.part import HfTensor, arrays_of_tensor, kept_in_blocks
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder, build_decoder
-from mlx_engine.models.layer_specs import ExpertsSpec, Shape
+from mlx_engine.models.feed_forward_specs import ExpertsSpec
+from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.model_spec import ModelSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.ngram_spec import EngramSpec

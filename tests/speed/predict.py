@@ -58,7 +58,8 @@ from metal_kernels.key_value_formats import cache_format
 from metal_kernels.weight_formats.contract import WeightFormat
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_bytes
 from metal_kernels.weight_formats.mlx_formats import MXFP4, affine_format
-from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec
+from mlx_engine.models.feed_forward_specs import ExpertsSpec
+from mlx_engine.models.layer_specs import AttentionSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.registry import family_for, text_model_type
 

@@ -14,6 +14,7 @@ from mlx_engine.models.drafters.block_choice import CandidateSelector, MarkovHea
 from mlx_engine.models.drafters.lattice_choice import LatticeSizes, lattice_name
 from mlx_engine.models.families.gemma4 import FULL, layer_type_rope
 from mlx_engine.models.families.llama import plain_feed_forward, read_activation
+from mlx_engine.models.feed_forward_specs import FeedForwardSpec
 from mlx_engine.models.rope import rope_spec
 from mlx_engine.values.errors import BadModelFile
 
@@ -74,7 +75,7 @@ class DFlashConfig:
     mask_token: int
     hidden: int
     attention: layer_specs.AttentionSpec
-    feed: layer_specs.FeedForwardSpec
+    feed: FeedForwardSpec
     eps: float
     vocabulary: int
     rows: int | None

@@ -25,6 +25,7 @@ from mlx_engine.models.drafters.target import (
     check_widths,
 )
 from mlx_engine.models.families.llama import plain_feed_forward
+from mlx_engine.models.feed_forward_specs import FeedForwardSpec
 from mlx_engine.models.layers import Embedding, GatedFeedForward, Linear, Norm
 from mlx_engine.models.rope import rope_spec
 from mlx_engine.models.vision.contract import PictureRows
@@ -55,7 +56,7 @@ class Eagle3Config:
     hidden: int
     target_hidden: int
     attention: layer_specs.AttentionSpec
-    feed: layer_specs.FeedForwardSpec
+    feed: FeedForwardSpec
     eps: float
     vocabulary: int
     draft_vocabulary: int

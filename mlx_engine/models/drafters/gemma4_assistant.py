@@ -33,7 +33,8 @@ from mlx_engine.models.families.gemma4 import (
     layer_type_rope,
 )
 from mlx_engine.models.families.llama import plain_model
-from mlx_engine.models.layer_specs import AttentionSpec, FeedForwardSpec, Shapes, why_16bit_cache
+from mlx_engine.models.feed_forward_specs import FeedForwardSpec
+from mlx_engine.models.layer_specs import AttentionSpec, Shapes, why_16bit_cache
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.model_spec import AssistantLayers, BlockSpec, ModelSpec
 from mlx_engine.models.weights import Part, WeightTable

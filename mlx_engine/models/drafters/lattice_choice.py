@@ -14,7 +14,8 @@ from typing_extensions import override
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.drafters.block_choice import BlockChoice, RowScores
-from mlx_engine.models.layer_specs import FeedForwardSpec, Shapes
+from mlx_engine.models.feed_forward_specs import FeedForwardSpec
+from mlx_engine.models.layer_specs import Shapes
 from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, silu
 from mlx_engine.models.weights import Part
 from mlx_engine.values.words import Words

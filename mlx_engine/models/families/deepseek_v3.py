@@ -18,14 +18,8 @@ from mlx_engine.models.families.llama import (
     plain_feed_forward,
     plain_model,
 )
-from mlx_engine.models.layer_specs import (
-    AttentionSpec,
-    ExpertsSpec,
-    FeedForwardSpec,
-    IndexerSpec,
-    LatentAttentionSpec,
-    RopeSpec,
-)
+from mlx_engine.models.feed_forward_specs import ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.layer_specs import AttentionSpec, IndexerSpec, LatentAttentionSpec, RopeSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.rope import rope_spec, yarn_score_scale

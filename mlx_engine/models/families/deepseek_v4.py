@@ -31,7 +31,8 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.deepseek_v3 import indexer_spec, routed_experts
 from mlx_engine.models.families.llama import plain_model
 from mlx_engine.models.family import ModelSizes, TensorParts
-from mlx_engine.models.layer_specs import EXPERT_TABLE, ExpertScore, ExpertsSpec, RopeSpec
+from mlx_engine.models.feed_forward_specs import EXPERT_TABLE, ExpertScore, ExpertsSpec
+from mlx_engine.models.layer_specs import RopeSpec
 from mlx_engine.models.model_spec import (
     CONNECTIONS,
     MOST_STREAMS,

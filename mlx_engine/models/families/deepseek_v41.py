@@ -28,7 +28,7 @@ from mlx_engine.models.families.deepseek_v4 import (
 )
 from mlx_engine.models.families.llama import plain_model
 from mlx_engine.models.family import TensorParts
-from mlx_engine.models.layer_specs import ExpertsSpec
+from mlx_engine.models.feed_forward_specs import ExpertsSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.ngram_spec import EngramSpec
 from mlx_engine.values.words import Words

@@ -17,7 +17,8 @@ from mlx_engine.models.families.llama import (
     plain_model,
     read_activation,
 )
-from mlx_engine.models.layer_specs import AttentionSpec, FeedForwardSpec
+from mlx_engine.models.feed_forward_specs import FeedForwardSpec
+from mlx_engine.models.layer_specs import AttentionSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.native_family import NativeFamily
 

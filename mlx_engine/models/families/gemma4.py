@@ -16,13 +16,8 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.gemma3 import logit_cap
 from mlx_engine.models.families.llama import head_size, plain_model, read_activation
 from mlx_engine.models.family import TensorParts
-from mlx_engine.models.layer_specs import (
-    Activation,
-    AttentionSpec,
-    ExpertsSpec,
-    FeedForwardSpec,
-    RopeSpec,
-)
+from mlx_engine.models.feed_forward_specs import Activation, ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.layer_specs import AttentionSpec, RopeSpec
 from mlx_engine.models.model_spec import AssistantLayers, BlockSpec, ModelSpec, PerLayerInputsSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.rope import rope_spec

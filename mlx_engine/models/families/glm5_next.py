@@ -23,7 +23,8 @@ from mlx_engine.models.families.deepseek_v3 import (
     latent_attention,
 )
 from mlx_engine.models.families.llama import plain_model
-from mlx_engine.models.layer_specs import ExpertsSpec, FeedForwardSpec, LatentAttentionSpec
+from mlx_engine.models.feed_forward_specs import ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.layer_specs import LatentAttentionSpec
 from mlx_engine.models.model_spec import (
     MOST_STREAMS,
     BlockSpec,

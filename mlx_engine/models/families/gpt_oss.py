@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import plain_attention, plain_model
-from mlx_engine.models.layer_specs import ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.feed_forward_specs import ExpertsSpec, FeedForwardSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.tensor_recipes import Form, Recipe, Recipes, StoredPiece, StridedRows

@@ -26,7 +26,7 @@ from mlx_engine.models.families.deepseek_v3 import (
     latent_attention,
 )
 from mlx_engine.models.families.llama import plain_model
-from mlx_engine.models.layer_specs import ExpertsSpec
+from mlx_engine.models.feed_forward_specs import ExpertsSpec
 from mlx_engine.models.model_spec import (
     CONNECTIONS,
     MOST_STREAMS,

@@ -14,7 +14,7 @@ from mlx_engine.models.families.llama import (
     read_activation,
 )
 from mlx_engine.models.family import TensorParts
-from mlx_engine.models.layer_specs import FeedForwardSpec
+from mlx_engine.models.feed_forward_specs import FeedForwardSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.tensor_recipes import Recipe, Recipes, StoredPiece, qkv_recipes

@@ -30,7 +30,8 @@ from mlx_engine.models.families.llama import (
     plain_model,
     rotary_dim_share,
 )
-from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.feed_forward_specs import ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.layer_specs import AttentionSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.recurrent_specs import KimiDeltaSpec, LightningSpec

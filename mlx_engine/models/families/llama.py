@@ -9,14 +9,8 @@ from functools import partial
 from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.layer_specs import (
-    Activation,
-    AttentionSpec,
-    ExpertsSpec,
-    FeedForwardSpec,
-    QueryPositionScale,
-    RopeSpec,
-)
+from mlx_engine.models.feed_forward_specs import Activation, ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.layer_specs import AttentionSpec, QueryPositionScale, RopeSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.rope import context_length, rope_spec

@@ -23,7 +23,7 @@ from typing import ClassVar
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.deepseek_v3 import latent_attention
 from mlx_engine.models.families.llama import plain_feed_forward, plain_model
-from mlx_engine.models.layer_specs import ExpertsSpec
+from mlx_engine.models.feed_forward_specs import ExpertsSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.ngram_spec import TokenNgramSpec

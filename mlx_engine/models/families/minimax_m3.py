@@ -23,12 +23,8 @@ from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import plain_attention, plain_model, rotary_dim_share
-from mlx_engine.models.layer_specs import (
-    AttentionSpec,
-    ExpertsSpec,
-    FeedForwardSpec,
-    GroupIndexSpec,
-)
+from mlx_engine.models.feed_forward_specs import ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.layer_specs import AttentionSpec, GroupIndexSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.tensor_names import HeadNames

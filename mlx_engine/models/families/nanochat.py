@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import plain_attention, plain_model, read_activation
-from mlx_engine.models.layer_specs import AttentionSpec, FeedForwardSpec, Shape
+from mlx_engine.models.feed_forward_specs import FeedForwardSpec
+from mlx_engine.models.layer_specs import AttentionSpec, Shape
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.tensor_recipes import Recipe, Recipes, StoredPiece

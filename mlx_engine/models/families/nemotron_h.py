@@ -16,7 +16,8 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.granite_hybrid import mamba_spec
 from mlx_engine.models.families.llama import plain_attention, plain_model, read_activation
 from mlx_engine.models.family import TensorParts
-from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.feed_forward_specs import ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.layer_specs import AttentionSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.recurrent_specs import Mamba2Spec

@@ -20,7 +20,8 @@ from mlx_engine.models.families.llama import (
     rotary_dim_share,
 )
 from mlx_engine.models.family import CanonicalPart
-from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwardSpec, Shape
+from mlx_engine.models.feed_forward_specs import ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.layer_specs import AttentionSpec, Shape
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.tensor_names import HeadNames

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.feed_forward_specs import ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.layer_specs import AttentionSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.recurrent_specs import DeltaNetSpec

@@ -23,7 +23,8 @@ from typing import ClassVar, Literal
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.qwen3_5 import delta_net_spec, feed_forward, gated_attention
-from mlx_engine.models.layer_specs import AttentionSpec, BlockIndexSpec, ExpertsSpec
+from mlx_engine.models.feed_forward_specs import ExpertsSpec
+from mlx_engine.models.layer_specs import AttentionSpec, BlockIndexSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec, StreamsSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.ngram_spec import NgramSpec

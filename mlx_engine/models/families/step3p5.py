@@ -16,7 +16,8 @@ from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import plain_feed_forward, plain_model
-from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwardSpec, RopeSpec
+from mlx_engine.models.feed_forward_specs import ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.layer_specs import AttentionSpec, RopeSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.rope import apply_rope_scaling

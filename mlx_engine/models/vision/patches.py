@@ -15,7 +15,8 @@ from metal_kernels.stock import (
     row_tiles,
 )
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.layer_specs import Activation, Shape
+from mlx_engine.models.feed_forward_specs import Activation
+from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.layers import Linear, Norm, Rotation, activation
 from mlx_engine.models.vision.contract import TokenGrid
 from mlx_engine.models.weights import Part

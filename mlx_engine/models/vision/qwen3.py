@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from mlx_engine.models.layer_specs import Activation, Shape
+from mlx_engine.models.feed_forward_specs import Activation
+from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.layers import Embedding, Linear, Norm, Rotation, activation
 from mlx_engine.models.vision.contract import TokenGrid, VisionTower
 from mlx_engine.models.vision.patches import (

@@ -16,14 +16,8 @@ from mlx_engine.models import latent_attention
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock, Mixer, build_mixer
 from mlx_engine.models.experts import ExpertFeedForward
-from mlx_engine.models.layer_specs import (
-    AttentionSpec,
-    ExpertsSpec,
-    FeedForwardSpec,
-    LatentAttentionSpec,
-    RopeSpec,
-    Shapes,
-)
+from mlx_engine.models.feed_forward_specs import ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.layer_specs import AttentionSpec, LatentAttentionSpec, RopeSpec, Shapes
 from mlx_engine.models.layers import GatedFeedForward
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.weights import Part, WeightTable

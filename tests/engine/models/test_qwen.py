@@ -24,7 +24,7 @@ from transformers import (
 
 import mlx_engine
 from mlx_engine.models.experts import ExpertFeedForward
-from mlx_engine.models.layer_specs import ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.feed_forward_specs import ExpertsSpec, FeedForwardSpec
 from mlx_engine.models.registry import family_for
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import EngineError
