@@ -106,10 +106,7 @@ class Engine:
         small_model: "SmallModel | None" = None,
         record: KernelRecord | None = None,
     ) -> None:
-        """Make an engine of a loaded model.
-
-        record: verdicts on this machine's kernels; None where there are no kernels.
-        """
+        """Make an engine of a loaded model; record: verdicts on kernels, None without kernels."""
         self._owner = EngineOwner()
         self._check = self._owner.check_usable
         self._sessions = WeakSet[Session]()
