@@ -95,7 +95,7 @@ class Kernel:
     adds_otherwise: bool = False
 
     def has_alternative(self, work: KernelWork) -> bool:
-        """Whether MLX can do this work, too: it has no product of few rows with GGUF blocks."""
+        """Return whether MLX can do this work too; it cannot multiply few rows by GGUF blocks."""
         return self.adds_otherwise or not (self.per_row_count and work.form in BLOCK_FORMS)
 
 

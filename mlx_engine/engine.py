@@ -113,10 +113,8 @@ class Engine:
         self._loaded = loaded
         told, tokenizer = loaded.description, loaded.tokenizer
         self._self_check = SelfCheck(loaded, options, record)
-        origin, cache_bytes = (
-            rows_origin(loaded.kernels),
-            prompt_cache_bytes_of(options, told.nbytes),
-        )
+        origin = rows_origin(loaded.kernels)
+        cache_bytes = prompt_cache_bytes_of(options, told.nbytes)
         files = prompt_files(options, told.path, lambda: origin(self.description))
         prompts = PromptCache(loaded.model, cache_bytes, files)
         self._parts = ModelParts(

@@ -252,7 +252,7 @@ def _tower_at(dropped: str) -> Path | None:
 
 
 def _may_see_with(model: Path, tower: Path) -> bool:
-    """Whether a vision tower fits a model, as far as the model can be read."""
+    """Return whether a vision tower fits a model; True if the model cannot be read."""
     try:
         return described(model, vision=tower).vision is None
     except EngineError:

@@ -21,7 +21,7 @@ READ = 12
 
 
 def is_picture(path: Path, beginning: bytes) -> bool:
-    """Whether a file with these first bytes is to be attached as a picture."""
+    """Return whether a file that begins with these bytes is attached as a picture."""
     is_webp = beginning[:4] == b"RIFF" and beginning[8:12] == b"WEBP"
     is_bitmap = beginning[:2] == b"BM" and path.suffix.lower() == ".bmp"
     return beginning.startswith(BEGINNINGS) or is_webp or is_bitmap or _is_foreign(beginning)

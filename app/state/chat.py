@@ -400,7 +400,7 @@ class ChatState(State):
         return next((turn.message for turn in before if turn.message.role == "user"), None)
 
     def _can_answer(self, place: int) -> bool:
-        """Whether a model is loaded that can read the messages before a place; tell if not."""
+        """Check that the model can read the messages before a place; report why it cannot."""
         problem = self.why_unseen(place) if self._models.wake() else NO_MODEL
         if problem is not None:
             self._problems.append(problem)

@@ -110,7 +110,7 @@ class ModelState(State):
 
     @property
     def may_see(self) -> bool:
-        """Whether the model in use sees pictures; true as long as there is none."""
+        """Return whether the model in use sees pictures; True while no model is loaded."""
         return self.description is None or self.description.vision is None
 
     @property

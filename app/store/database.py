@@ -236,12 +236,12 @@ class Database:
 
     @property
     def allows_threads(self) -> bool:
-        """Whether the file may be opened by further connections: it is one, and can be written."""
+        """Return whether the database is a writable file, which more connections can open."""
         return self.path != IN_MEMORY and not self.read_only
 
     @property
     def is_written_elsewhere(self) -> bool:
-        """Whether another thread writes to the file now."""
+        """Return whether another thread is writing to the database."""
         return self._writing.locked()
 
     def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:

@@ -53,7 +53,7 @@ class AttachedPdf:
         return self.text.name
 
     def goes_as_pictures(self, sees: bool) -> bool:
-        """Whether the pages go to a model that sees pictures or not."""
+        """Return whether pages are sent, not text. sees: whether the model sees pictures."""
         return self.as_pictures and (sees or not self.text.text)
 
 

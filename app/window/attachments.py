@@ -356,7 +356,7 @@ class AttachmentRow(QWidget):
             self.attach([pdf])
 
     def _has_room(self, pdf: AttachedPdf) -> bool:
-        """Whether a message with a PDF has no more than MOST_PICTURES."""
+        """Return whether a message with this PDF has at most MOST_PICTURES pictures."""
         others = [page for page in self._pictures if page.pdf is not self._chip_of(pdf)]
         pages = len(pdf.pages) if pdf.goes_as_pictures(sees=not self._blind) else 0
         return not pages or len(others) + pages <= MOST_PICTURES

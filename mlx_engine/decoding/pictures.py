@@ -118,7 +118,7 @@ class PictureEncoder:
         self._kept.clear()
 
     def keeps(self, picture: Picture) -> bool:
-        """Whether a picture needs no encoding."""
+        """Return whether a picture's embeddings are kept, so that it needs no encoding."""
         return picture.digest in self._kept
 
     def encode(self, picture: Picture) -> Iterator[EncodingStep]:

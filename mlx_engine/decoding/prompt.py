@@ -238,10 +238,8 @@ def prefill(
                 yield PromptProgress(start, len(tokens), reused, 0, encoded.done, encoded.total)
                 if stopped():
                     return
-        part, rows = (
-            tokens[start:end],
-            None if pictures is None else pictures.embeddings(start, end),
-        )
+        part = tokens[start:end]
+        rows = None if pictures is None else pictures.embeddings(start, end)
         read = mx.array([text_only_ids(part)])
         if rows is None:
             hidden = sequence.model.forward(read, sequence.caches)

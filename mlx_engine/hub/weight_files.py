@@ -81,7 +81,7 @@ _OF_TOWERS = ("clip", "mmproj")
 
 
 def is_tower_run(architecture: str) -> bool:
-    """Whether vision towers beside a GGUF model of this architecture are run, as far as known.
+    """Return whether vision towers of this GGUF architecture run; True if it is unknown.
 
     architecture: "" where it is not known; the hub may take a tower's own for the model's.
     """
@@ -94,12 +94,12 @@ def may_be_tower(name: str) -> bool:
 
 
 def is_tower_of_other(tower_stem: str, model_stem: str) -> bool:
-    """Whether a vision tower's file name is not that of a model with `mmproj` added to it."""
+    """Return whether a tower's file name, without `mmproj`, is that of another model."""
     return not is_same_model(tower_stem.lower().replace("mmproj", ""), model_stem)
 
 
 def is_folder_of_quantisation(name: str) -> bool:
-    """Whether a folder's name says only how the models in it are stored: Q8_0, UD-Q4_K_XL, BF16."""
+    """Return whether a folder is named by a quantisation alone: Q8_0, UD-Q4_K_XL, BF16."""
     return is_same_model(name, "") and name != ""
 
 

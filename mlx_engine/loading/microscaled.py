@@ -108,5 +108,5 @@ def _pair_microscales(
 
 
 def _are_bytes(scales: TensorInfo, codes: TensorInfo) -> bool:
-    """Whether scales of fp8 codes are bytes, which are powers of two by another name."""
+    """Return whether scales of fp8 codes are bytes that hold exponents of two (e8m0)."""
     return scales.dtype == "U8" and codes.dtype == _FP8

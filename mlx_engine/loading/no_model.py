@@ -95,7 +95,7 @@ def drafter_kind(config: Mapping[str, object], tensors: Iterable[str]) -> Drafte
 
 
 def has_dspark_stages(config: Mapping[str, object]) -> bool:
-    """Whether a model's own folder has a draft model in it: DSpark's stages under `mtp.`."""
+    """Return whether a model's folder holds a draft model, DSpark's stages under `mtp.`."""
     return ConfigFields(config, "config.json").has("dspark_target_layer_ids")
 
 

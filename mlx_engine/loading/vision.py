@@ -173,7 +173,7 @@ _PAN_AND_SCAN = Words(
 
 
 def vision_remarks(part: VisionPart) -> tuple[Reason, ...]:
-    """What a tower's files ask for that is not done with its pictures."""
+    """Reason why a processing step that a tower's files ask for is left out; None if none is."""
     asks = part.kind == "gemma3" and part.processing.get("do_pan_and_scan") is True
     return (Reason("pan-and-scan", _PAN_AND_SCAN),) if asks else ()
 

@@ -443,7 +443,7 @@ class DecoderHead:
         return logits if self._logit_scale == 1.0 else logits * self._logit_scale
 
     def _end(self, state: mx.array) -> mx.array:
-        """What logits are made of, from the residual behind the head's block [1, T, H]."""
+        """Hidden states for the output head, of the residual behind the head's block [1, T, H]."""
         return state if self._norm is None else self._norm(state)
 
     def switch_to_bfloat16(self) -> None:

@@ -63,7 +63,7 @@ class ExpertLinear:
         return made if self.biases is None else made + self.biases[expert_indices].astype(x.dtype)
 
     def can_skip(self, rows: int) -> bool:
-        """Whether products of so many rows may lack experts, _NO_EXPERT, and are then zeros."""
+        """Return whether products of this many rows skip _NO_EXPERT, whose outputs are zeros."""
         is_plain = self.biases is None  # which no expert has
         return is_plain and self.few_rows is not None and rows in self.few_rows.counts
 
@@ -199,7 +199,7 @@ class ExpertStack(NamedTuple):
         return ExpertStack(gate_up, down, make_gate(feed, part.kernels.stock), feed.gated)
 
     def can_skip(self, rows: int) -> bool:
-        """Whether so many rows may lack experts, as in ExpertLinear.can_skip."""
+        """Return whether products of this many rows skip _NO_EXPERT (ExpertLinear.can_skip)."""
         return all(linear.can_skip(rows) for linear in (*self.gate_up, self.down))
 
     def __call__(self, rows: mx.array, expert_indices: mx.array) -> mx.array:

@@ -392,7 +392,7 @@ def row_bytes(kernels: Kernels, rows: int, nbytes: int) -> int:
 
 
 def are_alone(kernels: Kernels, rows: int) -> bool:
-    """Whether few rows go one by one, as with exact numerics: MLX may round several otherwise."""
+    """Return whether few rows are computed one by one, as MLX may round several differently."""
     return kernels.exact and rows <= MOST_ROWS
 
 

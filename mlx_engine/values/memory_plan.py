@@ -174,7 +174,7 @@ class PictureSizes:
 
     @property
     def words(self) -> Words:
-        """What pictures take, in words."""
+        """Memory that pictures take, in words."""
         return Words(
             "{tower} more from the first one on, up to {work} while the model looks at one",
             tower=size_words(self.tower),

@@ -65,7 +65,7 @@ class DeepseekV41(DeepseekV4):
         return parts
 
     def stays_on_disk(self, name: str) -> bool:
-        """Whether a tensor is a part of a table of n-gram embeddings."""
+        """Return whether a tensor is a part of a table of n-gram embeddings."""
         return ".engram.embed." in name
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:

@@ -93,7 +93,7 @@ class LongcatFlashNgram(LongcatFlash):
         return replace(model, blocks=(first, *model.blocks[1:]), embed_scale=ngrams.share)
 
     def stays_on_disk(self, name: str) -> bool:
-        """Whether a tensor is one of the tables of n-gram embeddings."""
+        """Return whether a tensor is one of the tables of n-gram embeddings."""
         return _TABLE.fullmatch(name) is not None
 
     def tensor_recipes(self, names: Iterable[str]) -> Recipes:

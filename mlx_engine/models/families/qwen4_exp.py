@@ -99,7 +99,7 @@ class Qwen4Exp(NativeFamily):
         )
 
     def stays_on_disk(self, name: str) -> bool:
-        """Whether a tensor is a part of a table of n-gram embeddings."""
+        """Return whether a tensor is a part of a table of n-gram embeddings."""
         return _TABLE.fullmatch(name) is not None
 
 

@@ -82,7 +82,8 @@ def test_every_family_computes_in_16_bits_and_writes_what_is_told(name, form):
     if name == "Inkling-Small":  # rows behind those of convolutions, and scored shared experts
         windows = 3 * layers + 2 * (layers - 2)
     assert plain.copies <= rotated + scans + windows + pools + 6 * compressed + 1
-    assert run.phases["chunk"].largest_bytes < 305e6  # scores in tiles
+    wide_experts = 2048 * 12 * 6144 * 2 if name == "LongCat-Flash-Chat" else 0  # their outputs
+    assert run.phases["chunk"].largest_bytes <= max(300e6, wide_experts)  # scores in tiles
     assert not any(phase.unpacked for phase in run.phases.values())
 
 
